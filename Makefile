@@ -107,7 +107,7 @@ sizes: $(READY) ## How large parts, files, classes, functions and pages are
 
 # Its own, and those that benches have for themselves: one that was killed leaves it.
 clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
-	@for each in $(CLUSTER) $(CLUSTER)-{room,devices,gitops,ha,machines,upgrade}; do \
+	@for each in $(CLUSTER) $(CLUSTER)-{room,devices,gitops,ha,machines,release,upgrade}; do \
 	  $(BIN)/python -m devcluster down --name $$each || exit; done
 
 clean: clean-cluster ## Remove the cluster, the build output and the virtual environment

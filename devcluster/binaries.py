@@ -247,7 +247,21 @@ REGISTRY = Product(
         },
     ),
 )
-VERSITYGW = Product(name="versitygw", version="1.8.0", packages=("github.com/versity/versitygw/cmd/versitygw",))
+VERSITYGW = Product(
+    name="versitygw",
+    version="1.8.0",
+    packages=("github.com/versity/versitygw/cmd/versitygw",),
+    release=_on_github(
+        "versity/versitygw",
+        "v1.8.0",
+        "versitygw_v1.8.0_Linux_{cpu}.tar.gz",
+        folder="versitygw_v1.8.0_Linux_{cpu}",
+        sums={
+            "amd64": "2ba2c734d10d2c4e651d03182cb4b246656bc735a2f282db7b0b73fba6073467",
+            "arm64": "b34051d33f5a9c457f790896acb7bd7d7e15ad8d92efb70616b924f37e401910",
+        },
+    ),
+)
 PRODUCTS = (KUBERNETES, COREDNS, HELM, KWOK, PAUSE, CONTAINERD, DRA_DRIVER, REGISTRY, VERSITYGW)
 
 

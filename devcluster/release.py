@@ -29,8 +29,8 @@ SUMS: Mapping[int, str] = {64: "sha256", 128: "sha512"}
 class Release(msgspec.Struct, frozen=True):
     """A release archive, below an address. `folder`: the programs' folder in the archive; empty for its root.
 
-    `{arch}` in `archive` and `folder` is a key of `sums`, the published SHA-256 or SHA-512. The environment variable
-    `setting` replaces the address.
+    `{arch}` in `archive` and `folder` is a key of `sums`, the published SHA-256 or SHA-512; `{cpu}` is the same, except
+    that amd64 is called x86_64. The environment variable `setting` replaces the address.
     """
 
     address: str
@@ -43,11 +43,11 @@ class Release(msgspec.Struct, frozen=True):
     def url(self) -> str:
         """The URL of the archive for this machine."""
         address = os.environ.get(self.setting) or self.address
-        return f"{address.rstrip('/')}/{self.archive.format(arch=_architecture())}"
+        return f"{address.rstrip('/')}/{_named(self.archive)}"
 
     def member(self, program: str) -> str:
         """Return the path of a program in the archive."""
-        return "/".join(filter(None, (self.folder.format(arch=_architecture()), program)))
+        return "/".join(filter(None, (_named(self.folder), program)))
 
 
 class Unavailable(DevclusterError):
@@ -91,6 +91,11 @@ def fetch(
 def _architecture() -> str:
     machine = platform.machine()
     return ARCHITECTURES.get(machine, machine)
+
+
+def _named(template: str) -> str:
+    architecture = _architecture()
+    return template.format(arch=architecture, cpu="x86_64" if architecture == "amd64" else architecture)
 
 
 def _download(

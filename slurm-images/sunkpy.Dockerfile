@@ -4,15 +4,17 @@ ENV DEBIAN_FRONTEND=noninteractive
 COPY slurm-images/bin/install-packages slurm-images/bin/write-sbom /usr/local/sbin/
 RUN install-packages ca-certificates python3 tini
 
-# What is locked, and nothing else, in an environment of its own. Rebuilt only when the lock file changes.
+# What is locked, and nothing else, in an environment of its own; beside uv what builds the package, from the same lock file.
+# Rebuilt only when the lock file changes.
 FROM python AS locked
 RUN install-packages python3-venv
 ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
     UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/sunkpy
-RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check -q uv==0.13.8 hatchling==1.33.0
+RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check -q uv==0.13.8
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
-RUN /opt/uv/bin/uv sync --frozen --no-dev --no-install-project
+RUN /opt/uv/bin/uv sync --frozen --no-dev --no-install-project \
+ && UV_PROJECT_ENVIRONMENT=/opt/uv /opt/uv/bin/uv sync --frozen --inexact --only-group build
 
 # The package alone, made into site-packages of that environment.
 FROM locked AS package

@@ -37,7 +37,7 @@ class Page:
         self.heard: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
 
     async def listen(self) -> None:
-        """Until the tab is closed."""
+        """Read messages until the tab is closed."""
         async for message in self._socket:
             told = json.loads(message.data)
             if "id" in told:

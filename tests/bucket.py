@@ -11,6 +11,7 @@ from pathlib import Path
 from devcluster.binaries import VERSITYGW, Binaries
 from devcluster.state import default_cache
 from devcluster.waiting import wait_until
+from tests.ports import free_ports
 
 KEY, SECRET = "backups", "se/cr+et="
 
@@ -23,9 +24,8 @@ class Bucket:
         binaries.ensure([VERSITYGW], progress=print)
         self.folder = folder / "bucket"
         self.folder.mkdir(parents=True)
-        with socket.create_server((host, 0)) as free:
-            self._at: tuple[str, int] = free.getsockname()
-        self.port = self._at[1]
+        (self.port,) = free_ports(1)
+        self._at = (host, self.port)
         self.endpoint = f"http://{host}:{self.port}"
         env = {**os.environ, "ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET}
         program = binaries.folder(VERSITYGW) / "versitygw"
@@ -39,7 +39,7 @@ class Bucket:
         return False
 
     def names(self) -> set[str]:
-        """Of all objects."""
+        """The names of all objects."""
         return {path.name for path in self.folder.rglob("*.gz")}
 
     def env(self, **changes: str) -> list[str]:

@@ -35,7 +35,7 @@ class Spent(msgspec.Struct):
         return self.fixtures_s + self.calls_s
 
     def add(self, other: Spent) -> None:
-        """Those of another file are of this one, too."""
+        """Add the times of another file to these."""
         self.tests += other.tests
         self.fixtures_s += other.fixtures_s
         self.calls_s += other.calls_s

@@ -41,7 +41,7 @@ def number(value: int) -> dict[str, Any]:
 
 
 class Pool:
-    """Both doubles with so many nodes and jobs; a test changes them on."""
+    """Both doubles with `nodes` nodes and their jobs, which a test then changes."""
 
     def __init__(self, *, nodes: int = 0, jobs: int = 0, seed: int = 1) -> None:
         changes = Changes()
@@ -64,7 +64,7 @@ class Pool:
         self.free += left
 
     def ago(self, minutes: float) -> str:
-        """That long before the pool was made."""
+        """The time that was `minutes` before the pool was made."""
         return rfc3339(self.now - timedelta(minutes=minutes))
 
     def seconds(self, minutes: float) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Pool:
         return number(int(self.now.timestamp() - 60 * minutes))
 
     def add_node(self, name: str) -> None:
-        """At both doors."""
+        """Add a node to Kubernetes and to Slurm."""
         ready = [{"type": "Ready", "status": "True", "lastTransitionTime": self.ago(90)}]
         allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
         self.api.put("nodes", {"metadata": {"name": name}, "status": {"allocatable": allocatable, "conditions": ready}})

@@ -10,7 +10,7 @@ _PROC = Path("/proc")
 
 
 def below(parent: int) -> list[int]:
-    """Its descendants, in the order of their numbers; orphans are those of the first process of their namespace."""
+    """The descendants of a process, sorted by id. Orphans belong to the first process of their namespace."""
     children: dict[int, list[int]] = {}
     for stat in _PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -25,19 +25,19 @@ def below(parent: int) -> list[int]:
 
 
 def running(parent: int, pattern: str) -> list[int]:
-    """Those of them whose command line, its words joined by spaces, a pattern matches as a whole."""
+    """The descendants whose whole command line, its words joined by spaces, matches a pattern."""
     return [pid for pid in below(parent) if re.fullmatch(pattern, command_line(pid))]
 
 
 def command_line(pid: int) -> str:
-    """Its words, joined by spaces; nothing of one that has ended."""
+    """The words of a process's command line, joined by spaces; empty if it has ended."""
     with contextlib.suppress(OSError):
         return (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").replace("\0", " ")
     return ""
 
 
 def program(pid: int) -> str:
-    """What the kernel calls it, which is its program unless it said otherwise; nothing of one that has ended."""
+    """The kernel's name of a process, which is its program unless it set another; empty if it has ended."""
     with contextlib.suppress(OSError):
         return (_PROC / str(pid) / "comm").read_text().strip()
     return ""

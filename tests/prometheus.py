@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import functools
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ import yaml
 from devcluster.shell import run
 from devcluster.state import default_cache
 from devcluster.waiting import wait_until
+from tests.ports import free_ports
 
 
 @functools.cache
@@ -94,9 +94,8 @@ def scraping(
         "scrape_configs": [{"job_name": "pods", "honor_labels": True, "static_configs": configs, **(how or {})}],
     }
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
     flags = {
         "config.file": folder / "prometheus.yaml",
         "storage.tsdb.path": folder / "data",

@@ -26,13 +26,13 @@ LAYERS: Final = ROOT / "build" / "roots" / "layers"
 SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
 """`trixie`, `sid`, or `source`: on trixie the Slurm that is compiled of the tarball `$SLURM_SOURCE`."""
 WRITTEN: Final = ROOT / "build" / "roots" / "written"
-"""Of each root a folder `<pid>-…`: `upper` and `work` of its overlay."""
+"""Has a folder `<pid>-…` for each root, with `upper` and `work` of its overlay."""
 _OURS: dict[Path, Path] = {}
-"""Roots of this process, and where what is written to them goes."""
+"""Roots of this process -> folder of `WRITTEN` where files go that are written to the root."""
 
 
 def _version_of(tarball: str) -> str:
-    """Of the Slurm in it, as its META says."""
+    """The version of the Slurm in a tarball, as its META says."""
     take = ["tar", "-xOf", tarball, "--occurrence=1", "--wildcards", "--no-wildcards-match-slash", "*/META"]
     meta = subprocess.run(take, check=True, capture_output=True, text=True).stdout
     return re.findall(r"^ *Version:\s*(\S+)", meta, re.MULTILINE)[0]
@@ -41,13 +41,13 @@ def _version_of(tarball: str) -> str:
 SOURCE: Final = os.environ["SLURM_SOURCE"] if SUITE == "source" else ""
 VERSIONS: Final = {"trixie": "24.11", "sid": "26.05"} | ({"source": _version_of(SOURCE)} if SOURCE else {})
 RELEASE: Final = ".".join(VERSIONS[SUITE].split(".")[:2])
-"""Of the Slurm that is tested: `24.11`."""
+"""The release of the Slurm that is tested: `24.11`."""
 DEBIAN: Final = "trixie" if SUITE == "source" else SUITE
-"""What all else in the images is of."""
+"""The Debian suite of everything else in the images."""
 
 
 def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
-    """Images laid over each other in a folder; built when need be."""
+    """Lay images over each other in a folder. Missing images are built."""
     group = next((name for name in ("mariadb", "openldap") if name in wanted), "slurm")
     of, key = ["--suite", suite], suite
     if suite == "source":
@@ -116,7 +116,7 @@ def _is_compressed(archive: Path, layer: str) -> bool:
 
 
 def _forget_the_dead() -> None:
-    """What a run left that was killed."""
+    """Remove what killed runs have left."""
     mountinfo = Path("/proc/self/mountinfo").read_text()
     for own in WRITTEN.iterdir():
         if Path("/proc", own.name.partition("-")[0]).exists():

@@ -1,1 +1,1 @@
-"""Keeps accounts, QoS and users in slurmdbd as the values say (one per Slurm cluster)."""
+"""Keeps accounts, QoS and users in slurmdbd as the chart's values say. One process serves one Slurm cluster."""

@@ -1,4 +1,4 @@
-"""Compares what slurmdbd has with what the values want, and makes one plan of it."""
+"""Compares what slurmdbd has with what the values want, and plans the changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sunkpy.slurm import Slurm
 
 
 async def plan_now(slurm: Slurm, wanted: WantedAccounts, *, cluster: str, is_guest: bool = False) -> AccountsPlan:
-    """Return what has to be changed in slurmdbd, as it is now, so that it has the wanted values.
+    """Read slurmdbd, and return what has to be changed there so that it has what `wanted` says.
 
     Raises:
         SlurmError: slurmdbd could not be read.

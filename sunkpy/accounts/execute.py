@@ -21,7 +21,7 @@ async def execute(slurm: Slurm, batch: Sequence[Change], *, cluster: str) -> Non
     """Carry out one batch of changes (from `in_batches`) with one request.
 
     Raises:
-        SlurmError: slurmdbd is away, or refuses them; it may have carried out some.
+        SlurmError: slurmdbd is away, or refuses the changes; it may have carried out some of them.
     """
     members = [change.association for change in batch if isinstance(change, MakeMembership)]
     places = [(change.after, change.before) for change in batch if isinstance(change, ChangeAssociation)]

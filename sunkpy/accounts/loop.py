@@ -1,5 +1,5 @@
-"""The loop of `sunkpy accounts`: read slurmdbd, plan, carry the changes out, read again, until nothing is left to
-change; later again.
+"""The loop of `sunkpy accounts`: read slurmdbd, plan, carry the changes out, and read again, until nothing is left to
+change. Some time later, begin again.
 
 slurmdbd drops some changes without an error, so only a second reading proves a change. A change that is still due after
 `_ROUNDS` readings is logged and tried again later: somebody else may be changing the same thing.
@@ -33,7 +33,7 @@ _FRESH_S: Final = 1.0
 
 
 class AccountsLoop:
-    """Keeps slurmdbd in line with the values. `problem` says why it is not; None if it is."""
+    """Keeps slurmdbd in line with the values. `problem` says why slurmdbd differs from them; None if it does not."""
 
     def __init__(
         self,
@@ -56,7 +56,9 @@ class AccountsLoop:
         self.problem: str | None = "slurmdbd has not been read yet"
 
     async def run(self) -> None:
-        """Run until cancelled. If slurmdbd is away, or refuses something, try again soon."""
+        """Keep slurmdbd in line with the values until cancelled. If slurmdbd is away, or refuses something, try again
+        soon.
+        """
         failed = ""
         while True:
             try:
@@ -70,7 +72,8 @@ class AccountsLoop:
             await self._sleep(self._settings.poll_seconds if is_settled else _AGAIN_S)
 
     async def settle(self) -> bool:
-        """Bring slurmdbd in line with the values; False if changes are still due.
+        """Bring slurmdbd in line with the values. Return False if changes are still due; True if none are, or if the
+        values contradict each other.
 
         Raises:
             SlurmError: slurmdbd could not be read or written.
@@ -99,7 +102,7 @@ class AccountsLoop:
         return plan
 
     async def _carry_out(self, plan: AccountsPlan) -> None:
-        """Carry out all changes. A refused one does not stop the others."""
+        """Carry out all changes of the plan. A change that slurmdbd refuses does not stop the others."""
         for batch in in_batches(plan.changes):
             due = await self._still_due(batch)
             if not due or await self._is_done(due) or len(due) == 1:
@@ -109,8 +112,8 @@ class AccountsLoop:
                     await self._is_done(one)
 
     async def _still_due(self, batch: Sequence[Change]) -> Sequence[Change]:
-        """Return the changes that are still due by a recent reading. Creations need no reading, because they change
-        nothing that exists.
+        """Return the changes that are still due by a recent reading of slurmdbd. New accounts and memberships need no
+        reading, because they change nothing that exists.
         """
         if isinstance(batch[0], MakeAccount | MakeMembership):
             return batch
@@ -119,8 +122,8 @@ class AccountsLoop:
         return [change for change in batch if _identity(change) in self._due]
 
     async def _is_done(self, batch: Sequence[Change]) -> bool:
-        """Carry out one batch; False if slurmdbd refuses it. A refused batch of several is not logged, because only a
-        single change shows which is wrong.
+        """Carry out one batch of changes; False if slurmdbd refuses it. Only a single refused change is logged: of
+        several, nobody knows which one is wrong.
         """
         try:
             await execute(self._slurm, batch, cluster=self._settings.cluster)

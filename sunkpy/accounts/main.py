@@ -1,4 +1,6 @@
-"""Entry of `sunkpy accounts`: settings, connections and metrics, then the Lease; or one reading with `--dry-run`."""
+"""Entry of `sunkpy accounts`: reads the settings, connects, makes the metrics, and works while it holds the Lease. With
+`--dry-run` it only reads slurmdbd once.
+"""
 
 from __future__ import annotations
 

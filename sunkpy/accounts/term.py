@@ -9,10 +9,10 @@ from sunkpy.slurm.cluster import check_cluster
 
 
 async def serve_term(slurm: Slurm, loop: AccountsLoop, settings: AccountsSettings) -> None:
-    """Keep the accounts until cancelled.
+    """Keep the accounts in slurmdbd in line with the settings until cancelled.
 
     Raises:
-        WrongCluster: slurmdbd is that of another cluster.
+        WrongCluster: slurmrestd belongs to another Slurm cluster than the settings name.
     """
     await check_cluster(slurm, settings.cluster)
     await loop.run()

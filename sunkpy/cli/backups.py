@@ -37,10 +37,10 @@ _EVERY_S: Final = 0.5
 
 
 async def list_backups(access: Access, form: Form) -> Shown:
-    """Return the answer with what the last run of each CronJob reported.
+    """Return the output of `kubectl sunk backups list`: what the last run of each CronJob that makes backups reported.
 
     Raises:
-        BadSettings, KubeError: the CronJobs or their pods could not be read.
+        BadSettings, KubeError: the settings cannot be used, or the CronJobs or their pods could not be read.
     """
     async with connected(access) as sides:
         found = await read_backups(sides.kube, access.namespace or sides.namespace)
@@ -48,7 +48,8 @@ async def list_backups(access: Access, form: Form) -> Shown:
 
 
 async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
-    """Read the backups of each CronJob by a Job, wait until the Jobs have ended, and return the answer.
+    """Check the backups of each CronJob by a Job that reads them, wait until these Jobs have ended (at most `limit_s`
+    seconds), and return the output of `kubectl sunk backups verify`.
 
     Raises:
         BadSettings, KubeError: the apiserver cannot be reached, or the person may not create a Job.

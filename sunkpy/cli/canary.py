@@ -87,7 +87,9 @@ async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -
 
 
 async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
-    """Submit the job; return its ID, and why it asks for no GPU although Slurm has some."""
+    """Submit the canary job, and return its ID. The text says why the job asks for no GPU although Slurm has some; it
+    is empty if the job asks for one, or if Slurm has none.
+    """
     if not has_gpus:
         return (await slurm.submit_job(_JOB)).job_id, ""
     try:
@@ -97,7 +99,9 @@ async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
 
 
 async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> CanaryJob:
-    """Return the canary with slurmdbd's record of the job, as soon as it agrees with slurmctld's or time is over."""
+    """Wait until slurmdbd's record of the job agrees with slurmctld's, or until time is over. Return `canary` with the
+    last record that was read, or with the reason why there is none.
+    """
     assert canary.job is not None
     job, found = canary.job, canary
 
@@ -119,7 +123,9 @@ async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> Cana
 
 
 async def run_pod(kube: Kube, *, namespace: str, scheduler: str, image: str, patience: Patience) -> Canary:
-    """Run a canary pod that names this scheduler, and return how it ended. `image`: sunkpy's own, which nodes have."""
+    """Run a canary (test) pod with this scheduler's name, and return how it ended. `image`: sunkpy's own image, which
+    nodes have pulled already.
+    """
     name = f"{NAME}-{time.time_ns() // 1_000_000:x}"
     try:
         await kube.create(paths.pods(namespace), _pod(name, scheduler, image, patience))
@@ -171,7 +177,9 @@ def _pod(name: str, scheduler: str, image: str, patience: Patience) -> dict[str,
 
 
 async def _until(look: Callable[[], Awaitable[str | None]], patience: Patience, *, late: str) -> Canary:
-    """Call `look` until it returns a text, which is the error (empty: none), or until time is over."""
+    """Call `look` again and again until it returns a text, or until time is over. The text is the error that ended the
+    test, empty if there was none. `late`: the error if time is over.
+    """
     began = time.monotonic()
     while (error := await look()) is None:
         if time.monotonic() - began > patience.limit_s:

@@ -22,10 +22,10 @@ from sunkpy.slurm import Slurm
 
 
 async def examine(access: Access, form: Form, patience: Patience | None, *, by_exec: bool = False) -> Shown:
-    """Make all checks of an installation, and return the answer with its exit code.
+    """Make all checks of an installation, and return the output of `kubectl sunk doctor` with its exit code.
 
-    `patience`: how long a canary job and pod may take; None runs none. `by_exec`: make checks that were skipped here in
-    the scheduler's pod, such as whether the hooks answer; that needs the right to create pods/exec.
+    `patience`: how long a canary (test) job and pod may take; None runs none. `by_exec`: let the scheduler's pod make
+    the checks that cannot be made here, such as whether the hooks answer; that needs the right to create pods/exec.
 
     Raises:
         BadSettings, KubeError: the apiserver cannot be reached.

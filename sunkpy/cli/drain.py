@@ -76,29 +76,35 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
 
 
 async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> Shown:
-    """Close nodes at one door (Slurm or Kubernetes). If one of the names is no node of the pool, change none.
+    """Close nodes to new work at one door: by a cordon in Kubernetes, or by a drain in Slurm. If one of the names is no
+    node of the pool, change none. Return the command's output.
 
     Raises:
-        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer, or refused to change the only node.
+        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer; or the order is for a single node, and
+            Kubernetes or Slurm refused to change it.
     """
     return await _carry_out(access, order, lambda now, asker: plan_drain(now, door, reason, asker))
 
 
 async def undrain(access: Access, order: DrainOrder, door: Door | None = None) -> Shown:
-    """Lift drains and cordons of nodes at one door (Slurm or Kubernetes), or at both if `door` is None.
+    """Lift the drains of nodes in Slurm or their cordons in Kubernetes (`door`), or both if `door` is None. Return the
+    command's output.
 
     Raises:
-        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer, or refused to change the only node.
+        BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer; or the order is for a single node, and
+            Kubernetes or Slurm refused to change it.
     """
     doors = (door,) if door else (Door.KUBERNETES, Door.SLURM)
     return await _carry_out(access, order, lambda now, asker: plan_undrain(now, doors, asker))
 
 
 async def verify(access: Access, order: DrainOrder) -> Shown:
-    """Ask the operator to run the site's check on nodes.
+    """Ask sunkpy's operator, by an annotation on the Nodes, to run the site's check on nodes. Return the command's
+    output.
 
     Raises:
-        BadSettings, KubeError: Kubernetes did not answer, or refused to change the only node.
+        BadSettings, KubeError: Kubernetes did not answer; or the order is for a single node, and Kubernetes refused to
+            change it.
     """
     return await _carry_out(access, order, plan_verify)
 
@@ -153,7 +159,9 @@ async def _at_node(
     plan: PlanSteps,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
-    """Plan and carry out the steps for one node. An error ends only this node's steps, not those of other nodes."""
+    """Plan the steps for one node, and carry them out unless it is a trial. An error in a step ends the steps of this
+    node, and is returned in the result, so that other nodes are still changed.
+    """
     now = await _now(kube, slurm, facts, line)
     steps, failure = plan(now, asker), None
     for number, step in enumerate(steps.steps if not order.is_trial else ()):
@@ -196,7 +204,9 @@ def _present(done: Sequence[_Done], form: Form, ends: Sequence[JobEnd], unread: 
 
 
 async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[NodeLine], str]:
-    """Return the pool's nodes that the order names or selects, each once, and the first name that is no such node."""
+    """Return the pool's nodes that the order names or selects by labels, each once; and the first name in the order
+    that is no node of the pool (empty if there is none).
+    """
     lines = find_nodes(facts)
     by_name = {name: line for line in lines for name in (line.slurm_node, line.node)}
     names_given = list(order.nodes)

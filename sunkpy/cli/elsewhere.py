@@ -1,4 +1,4 @@
-"""Finds the namespaces that have an object of a name, for a person who asked in the wrong namespace."""
+"""Finds the namespaces that have an object with a given name, for a person who asked in the wrong namespace."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _OF_GANGS: Final = "spec.schedulerName!=default-scheduler"
 
 
 async def namespaces_of(kube: Kube, kind: str, name: str) -> frozenset[str]:
-    """Return the namespaces that have a Pod, Gang or NodeSet (`kind`) of this name; empty if the person may not look.
+    """Return the namespaces that have a Pod, Gang or NodeSet (`kind`) of this name; empty if there are none, or if the
+    person may not list such objects in all namespaces.
 
-    A gang is found only by its pods' name, annotation or direct owner.
+    A gang (pods that start together) is found only by the name, gang annotation or direct owner of one of its pods.
 
     Raises:
         KubeError: the apiserver did not answer.

@@ -56,7 +56,9 @@ from sunkpy.slurm import Slurm, errors
 
 
 class ExplainRequest(Access, frozen=True, kw_only=True):
-    """What a person asks `kubectl sunk explain` about: a kind and a name, and how to reach both sides."""
+    """What a person asks `kubectl sunk explain` about: a kind and a name, with the options to reach Kubernetes and
+    Slurm.
+    """
 
     kind: str
     name: str
@@ -68,7 +70,9 @@ class ExplainRequest(Access, frozen=True, kw_only=True):
 
 
 async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
-    """Return the explanation of the object, with an exit code: 1 if it does not exist, 3 if Slurm did not answer.
+    """Return the explanation of the object, with an exit code: 1 if the object does not exist or cannot be read, 3 if
+    Slurm did not answer and the explanation comes from Kubernetes alone, else 0. For a job or a node, 1 may also mean
+    that Slurm did not answer.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.
@@ -95,9 +99,11 @@ async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of a namespace by gang. `owners`: uid of a pod → the objects that own it, and their owners.
+    """The pods of a namespace by gang (pods that start together as one Slurm job). `owners`: uid of a pod → the objects
+    that own the pod, and their owners.
 
-    `aside`: uid of a pod whose gang is not known, because one of its owners could not be read → the owners found.
+    `aside`: uid of a pod whose gang is not known, because an owner that decides on it is unreadable or does not exist →
+    the owners found.
     """
 
     pods: Mapping[GangId, Sequence[Pod]]
@@ -199,7 +205,7 @@ class Explainer:
         return explain_nodeset(facts) if facts is not None else await self._absent("NodeSet", name)
 
     async def job(self, number: str) -> list[Explanation]:
-        """Explain a job by its number as squeue prints it. If it is a job of pods, explain one of its pods, too.
+        """Explain a job by its number as squeue prints it. If the job stands for pods, explain one of these pods, too.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -280,7 +286,9 @@ class Explainer:
         )
 
     async def _growth(self, snapshot: Snapshot, around: ReadableCluster) -> dict[str, GrowthStatus | None]:
-        """Return NodeSet → its `status.growth` while the gang's job waits; empty if NodeSets may not be read."""
+        """While the gang's job is pending, return NodeSet → its `status.growth` (how many more nodes its waiting jobs
+        need). Otherwise, or if NodeSets may not be read, return an empty dict.
+        """
         if not any(is_job_pending(job.state) for job in snapshot.live_jobs):
             return {}
         namespace = around.settings.namespace if around.settings is not None else ""
@@ -320,7 +328,9 @@ class Explainer:
         return Job(slurm=job, spec=spec_of(job))
 
     async def _admissions(self, snapshot: Snapshot, around: ReadableCluster) -> dict[str, Admission]:
-        """Return uid → what the kubelet would answer, for the pods that the scheduler would bind now."""
+        """Return pod uid → whether the kubelet would admit the pod, for the pods that the scheduler would bind now. If
+        other pods may not be read, pods are missing in the result.
+        """
         found: dict[str, Admission] = {}
         actions = decide_gang(snapshot, around.policy)
         for binding in (each for action in actions if isinstance(action, Bind) for each in action.bindings):
@@ -336,7 +346,9 @@ class Explainer:
 
 
 def _own_unit(pod: Pod, gang: Gang) -> str:
-    """Return the unit name of the pod's solo gang, if the job of its gang has no seat for it; otherwise empty."""
+    """Return the `GangId.unit` of the pod as a gang of its own, if the pod needs a Slurm job of its own: its owner's
+    gang, or the job of that gang, has no room for it. Otherwise return an empty text.
+    """
     if pod not in gang.members:
         return extra_unit(pod)
     jobs = {noted for each in gang.members if each.spec.node_name and (noted := noted_job(each)) is not None}
@@ -345,7 +357,9 @@ def _own_unit(pod: Pod, gang: Gang) -> str:
 
 
 def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
-    """Explain the pods whose gang is not known, and that an object with this name owns."""
+    """Explain the pods that an object with this name owns and whose gang is not known, because an owner that decides on
+    it is unreadable or does not exist.
+    """
     return [
         unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for))
         for pod in pods
@@ -355,7 +369,9 @@ def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: Ow
 
 
 def _left_out(pods: Sequence[Pod], gang: Gang) -> list[str]:
-    """Return the names of pods that have not ended and for which the gang has no seat."""
+    """Return the names of the pods that have not ended and are not members of the gang, because it has no room for
+    them.
+    """
     return [pod.name for pod in pods if pod not in gang.members and not pod.is_finished]
 
 

@@ -31,6 +31,7 @@ from sunkpy.core.overview.installation import (
     Lease,
     OurPod,
     PolicyBinding,
+    SharedVolume,
     SlurmFound,
     Workload,
 )
@@ -101,7 +102,8 @@ class _EndpointSlice(KubeObject, frozen=True, kw_only=True):
 
 
 class InstallationReader:
-    """Reads one Slurm cluster and its operator. `namespace`: the cluster's namespace; empty for all clusters.
+    """Reads sunkpy's operator and a Slurm cluster. `namespace`: the Slurm cluster's namespace; empty for all Slurm
+    clusters.
 
     `is_in_pod`: this process runs in a pod of the cluster, and so can reach Services. `not_asked`: the text to note if
     there is no way to Slurm (`slurm` None).
@@ -145,6 +147,7 @@ class InstallationReader:
         heartbeats = await self._listed("heartbeats", _HEARTBEATS, Lease)
         slurmd = await self._listed("slurmd_pods", paths.pods(self._namespace), Pod, _SLURMD_PODS)
         kind = Kind(group=names.API_GROUP, kind=names.NODESET_KIND)
+        slurmd_pods = None if slurmd is None else tuple(pod for pod in slurmd if is_slurmd(pod))
         return msgspec.structs.replace(
             found,
             has_nodeset_kind=served.find(kind) is not None if served is not None else None,
@@ -155,12 +158,26 @@ class InstallationReader:
             nodes=await self._listed("nodes", paths.NODES, Node),
             heartbeats=None if heartbeats is None else {each.name: each.spec.renew_time or "" for each in heartbeats},
             nodesets=await self._listed("nodesets", paths.nodesets(self._namespace), NodeSet),
-            slurmd_pods=None if slurmd is None else tuple(pod for pod in slurmd if is_slurmd(pod)),
+            slurmd_pods=slurmd_pods,
+            shared=await self._try("shared", self._shared(slurmd_pods or ())),
         )
 
     async def _listed(self, field: str, path: str, kind: type[U], labels: str = "") -> tuple[U, ...] | None:
         found = await self._try(field, self._kube.list_objects(path, kind, label_selector=labels))
         return tuple(found) if found is not None else None
+
+    async def _shared(self, slurmd_pods: Iterable[Pod]) -> tuple[SharedVolume, ...]:
+        claims = {
+            (pod.metadata.namespace, volume.persistent_volume_claim.claim_name)
+            for pod in slurmd_pods
+            for volume in pod.spec.volumes
+            if volume.persistent_volume_claim and (volume.name == "home" or volume.name.startswith("shared-"))
+        }
+        if not claims:
+            return ()
+        listed = await self._kube.list_objects(paths.VOLUMES, SharedVolume)
+        owners = ((each, each.spec.claim_ref) for each in listed)
+        return tuple(each for each, owner in owners if owner and (owner.namespace, owner.name) in claims)
 
     async def _workloads(self) -> Mapping[str, tuple[Workload, ...]]:
         return {
@@ -210,7 +227,9 @@ class InstallationReader:
         return {"/".join(each): each in there for each in sorted(wanted)}
 
     async def _volumes(self, processes: Iterable[OurPod]) -> tuple[VolumesOfPod, ...]:
-        """Read metrics of the containers `volumes` through the apiserver's proxy, which network policies let pass."""
+        """Read how full volumes are, from the metrics of the pods' containers named `volumes`. The requests go through
+        the apiserver's proxy, because network policies let it pass.
+        """
 
         async def watched(pod: OurPod) -> VolumesOfPod:
             if any(volume.name == "metrics" for volume in pod.spec.volumes):

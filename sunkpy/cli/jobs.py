@@ -22,11 +22,12 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def act(access: Access, order: JobOrder) -> Shown:
-    """Hold, release, requeue or cancel the jobs, and return the answer with their users and what happens to pods.
+    """Hold, release, requeue or cancel the jobs. Return the command's output: the users of the jobs, and what happens
+    to pods.
 
     Raises:
-        BadSettings, KubeError: the apiserver did not answer.
-        ExecFailed: the command could not be run in slurmctld's pod; nothing was changed.
+        BadSettings, KubeError: the settings cannot be used, or the apiserver did not answer.
+        ExecFailed: the command could not be run in slurmctld's pod, or did not end within a minute.
     """
     async with connected(access) as sides:
         reader = PoolReader.over(sides, namespace=access.namespace)

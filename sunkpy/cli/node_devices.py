@@ -46,7 +46,8 @@ class DeviceReader:
         self.slurms_silence = ""
 
     async def find(self, name: str) -> NodeFacts | Unfindable | None:
-        """Read a node by its name in Kubernetes or in Slurm; None if there is no such node.
+        """Read a node, its devices and its health by its name in Kubernetes or in Slurm. Return None if there is no
+        such node, and `Unfindable` if the person may not read what would show it.
 
         Raises:
             KubeError: the apiserver did not answer.

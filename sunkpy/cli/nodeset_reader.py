@@ -1,4 +1,4 @@
-"""Reads all that the operator decides on for a NodeSet, once, with the rights of the person."""
+"""Reads once, with the rights of the person, all that sunkpy's operator bases its decisions about a NodeSet on."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from sunkpy.operator.pod_index import PodIndex
 
 
 async def read_nodeset(kube: Kube, namespace: str, name: str) -> NodeSetFacts | None:
-    """Read a NodeSet with all that its explanation needs; None if there is no such NodeSet.
+    """Read a NodeSet with all that is needed to explain it; None if there is no such NodeSet.
 
-    The operator remembers that the apiserver refused a template; here the NodeSet's status says it. The operator also
-    remembers how long the offer of a node has lasted; here it counts as new.
+    The operator remembers two things that are not read here. That the apiserver refused a pod of the template is taken
+    from the NodeSet's status. A change of what a node offers to Slurm counts as new, however long it has lasted.
 
     Raises:
         KubeError: the apiserver did not answer, or the person may not read the NodeSet.
@@ -74,7 +74,9 @@ def _views(nodes: Mapping[str, Node], index: PodIndex) -> Iterator[NodeView]:
 
 
 def _refusal(nodeset: NodeSet) -> str:
-    """Return why the apiserver refused a pod of the template; empty if it did not, or if the template is newer."""
+    """Return why the apiserver refused a pod of the NodeSet's template; empty if it did not, or if the NodeSet has
+    changed since.
+    """
     progress = nodeset.status.condition("Progressing")
     is_seen = nodeset.status.observed_generation == nodeset.metadata.generation
     return progress.message if progress is not None and progress.reason == "CreateFailed" and is_seen else ""

@@ -113,8 +113,8 @@ def _access(context: click.Context) -> Access:
 
 
 def answer_of(question: Coroutine[object, object, T]) -> T:
-    """Return the answer to a command's question. An error of Kubernetes ends the command with exit code 1, one of Slurm
-    with 3.
+    """Run a command's coroutine, and return its result. An error of Kubernetes or of the settings ends the process with
+    exit code 1, an error of Slurm with 3.
     """
     import asyncio
 

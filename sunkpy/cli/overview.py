@@ -104,7 +104,9 @@ async def why_drained(reader: PoolReader, form: Form, name: str = "") -> Shown:
 
 
 async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
-    """Return the answer of `kubectl sunk history`. `name`: the node's name in Kubernetes or in Slurm."""
+    """Return the output of `kubectl sunk history`: what is known of a node's past. `name`: the node's name in
+    Kubernetes or in Slurm.
+    """
     past = await reader.past(name)
     if past is None:
         return await absent_node(reader, name, form, command=f"kubectl sunk history {name}")
@@ -121,7 +123,8 @@ async def history(reader: PoolReader, form: Form, name: str = "") -> Shown:
 async def absent_node(
     reader: PoolReader, name: str, form: Form, facts: PoolFacts | None = None, *, command: str
 ) -> Shown:
-    """Return the answer for a name that no node of the cluster has, or that could not be looked up.
+    """Return a command's output for a name that no node of the pool has, or that could not be looked up. `command`:
+    what the person typed; if a Slurm cluster in another namespace has such a node, the output repeats it with `-n`.
 
     Raises:
         KubeError: the apiserver did not answer.
@@ -138,10 +141,10 @@ async def absent_node(
 
 
 async def ask_once(access: Access, ask: AskPool, form: Form) -> Shown:
-    """Read the pool once, and return the answer.
+    """Connect, call `ask` (such as `status`) once with a reader of the pool, and return its output.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached.
+        BadSettings, KubeError: the settings cannot be used, or the apiserver cannot be reached.
     """
     async with connected(access) as sides:
         return await ask(PoolReader.over(sides, namespace=access.namespace), form)
@@ -150,10 +153,11 @@ async def ask_once(access: Access, ask: AskPool, form: Form) -> Shown:
 async def ask_again(
     access: Access, ask: AskPool, form: Form, on_answer: Callable[[Shown], object], every_s: float
 ) -> None:
-    """Read the pool every `every_s` seconds, and pass each answer to `on_answer`, until cancelled.
+    """Call `ask` (such as `status`) with a reader of the pool, pass its output to `on_answer`, and repeat this after a
+    pause of `every_s` seconds, until cancelled.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached.
+        BadSettings, KubeError: the settings cannot be used, or the apiserver cannot be reached.
     """
     async with connected(access) as sides:
         reader = PoolReader.over(sides, namespace=access.namespace)

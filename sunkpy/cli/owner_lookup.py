@@ -13,7 +13,9 @@ from sunkpy.kube.discovery import Served, explain_absent, read_served
 
 
 class OwnerLookup:
-    """The owners of pods, each of which is read when the first pod that it owns is looked up."""
+    """Finds the owners of pods. It reads each owner when it looks up the first pod that this owner owns, and then keeps
+    it.
+    """
 
     def __init__(self, kube: Kube, families: Iterable[Family]) -> None:
         self._kube = kube

@@ -52,7 +52,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterSource:
-    """The page's source: it reads what the commands `status`, `queue`, `why-drained`, `history` and `explain` read."""
+    """Reads what the web page shows: the same that the commands `status`, `queue`, `why-drained`, `history` and
+    `explain` read.
+    """
 
     def __init__(self, sides: Sides, namespace: str, *, private_jobs: bool = False) -> None:
         self._sides = sides
@@ -61,7 +63,7 @@ class ClusterSource:
         self._private_jobs = private_jobs
 
     async def read(self) -> PageFacts:
-        """Read the pool and sunkpy's Events, as `PageSource.read` says."""
+        """Read the pool, and the Events that sunkpy has written. The result names what could not be read."""
         unread: list[str] = []
         pool, events = await asyncio.gather(self._reader().read(), self._events(unread))
         if self._private_jobs and pool.jobs == ():
@@ -75,7 +77,7 @@ class ClusterSource:
         return Story(explanations=(await self._explainer(namespace).pod(name),))
 
     async def explain_gang(self, namespace: str, name: str) -> Story:
-        """Explain gangs, as `kubectl sunk explain gang` does."""
+        """Explain the gangs with this name, or with an owner of this name, as `kubectl sunk explain gang` does."""
         return Story(explanations=await self._explainer(namespace).gangs(name))
 
     async def explain_node(self, name: str, *, with_devices: bool) -> Story:
@@ -123,10 +125,11 @@ async def show(access: Access, options: Options, say: Callable[[str], object]) -
 
 
 def serve(access: Access, options: Options) -> None:
-    """Serve the page to everybody in a cluster, until a signal. Each viewer has to prove what they may see.
+    """Serve the page to everybody in a cluster, until the process gets a signal. Each viewer sees only what they have
+    proved, with a token, that they may see.
 
     Raises:
-        BadSettings: the settings of the scheduler are missing or cannot be used.
+        BadSettings: --config or --session-key-file is not given, or the settings of the scheduler cannot be used.
     """
     if access.config is None:
         raise BadSettings("--serve needs --config, the file with the scheduler's settings")

@@ -28,11 +28,11 @@ _LIMIT_S: Final = 60.0
 
 
 class NoWay(LookupError):
-    """The person cannot run a command in a pod of this component; the text says why."""
+    """The person cannot run a command in a pod of a component, such as the scheduler; the text says why."""
 
 
 class ExecFailed(Exception):
-    """kubectl could not run the command in the pod; the text is what kubectl said."""
+    """A command could not be run in a pod, or gave no usable answer; the text says why."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def relay_for(kube: Kube, access: Access) -> Relay:
-    """Return a relay to slurmrestd through the scheduler's pod of the person's Slurm cluster. It starts nothing yet.
+    """Return a relay to slurmrestd through the scheduler's pod of the person's Slurm cluster. Nothing is started yet.
 
     Raises:
         NoWay: there is no such pod, or several clusters may be meant, or the person may not run a command in the pod.
@@ -68,12 +68,13 @@ async def relay_for(kube: Kube, access: Access) -> Relay:
 
 
 async def find_pod(kube: Kube, access: Access, component: str) -> OurPod:
-    """Return a ready pod of this component in which the person may run commands.
+    """Return a ready pod of this component, such as the scheduler, in which the person may run commands.
 
     It is a pod of the Slurm cluster in `access.namespace`, or of the only cluster.
 
     Raises:
-        NoWay: there is no such pod.
+        NoWay: there is no such pod, or several clusters have one, or the person may not run commands there, or kubectl
+            is not installed.
     """
     if shutil.which("kubectl") is None:
         raise NoWay("kubectl is not installed here")

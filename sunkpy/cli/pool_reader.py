@@ -36,7 +36,8 @@ _USER: Final = "k8s"
 
 
 class PoolReader:
-    """Reads the pool. `namespace`: the namespace of the Slurm cluster; empty for all clusters.
+    """Reads the pool (NodeSets, nodes, jobs and pods). `namespace`: only the Slurm cluster in this namespace; if empty,
+    that of `settings`, and without `settings` all Slurm clusters.
 
     `not_asked`: the text to note if there is no way to Slurm (`slurm` None). `slurms_silence`: after a read, why Slurm
     did not answer; empty if it did.
@@ -65,7 +66,8 @@ class PoolReader:
         return cls(sides.kube, sides.slurm, sides.settings, namespace=namespace, not_asked=sides.not_asked)
 
     async def read(self) -> PoolFacts:
-        """Read all that `kubectl sunk status` shows: NodeSets, nodes, slurmd pods, workload pods, and Slurm's side.
+        """Read all that `kubectl sunk status` shows: NodeSets, nodes, slurmd pods and workload pods from Kubernetes,
+        and nodes, partitions and jobs from Slurm.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -112,7 +114,8 @@ class PoolReader:
         )
 
     async def namespaces_of_node(self, name: str) -> frozenset[str]:
-        """Return the namespaces with a slurmd pod for a node of this name in Kubernetes or Slurm; empty if unreadable.
+        """Return the namespaces that have a slurmd pod for a node with this name in Kubernetes or Slurm; empty if there
+        are none, or if the person may not read slurmd pods.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -171,7 +174,9 @@ class PoolReader:
             return None
 
     async def _of_slurm(self, user: str, *, with_nodes: bool) -> PoolFacts:
-        """Read Slurm's jobs, partitions and maybe nodes; empty if Slurm does not answer. `user`: the scheduler's."""
+        """Read jobs and partitions, and if `with_nodes` nodes, from Slurm; the result has none if Slurm does not
+        answer. `user`: the Slurm user of sunkpy's scheduler.
+        """
         if self._slurm is None:
             return PoolFacts()
         try:
@@ -191,7 +196,9 @@ class PoolReader:
         )
 
     async def _pods(self, schedulers: Iterable[str]) -> tuple[Pod, ...] | None:
-        """Return the pods of all namespaces that name one of these schedulers and have not ended; None if unread."""
+        """Return the pods of all namespaces that name one of these schedulers and have not ended; None if the person
+        may not read them.
+        """
         living = "status.phase!=Succeeded,status.phase!=Failed"
         fields = (f"spec.schedulerName={name},{living}" for name in schedulers)
         listings = (self._listed("pods for Slurm", paths.ALL_PODS, Pod, fields=each) for each in fields)

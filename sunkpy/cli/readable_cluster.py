@@ -1,4 +1,4 @@
-"""Reads what the scheduler decides on: its settings, nodes, other pods and volumes, with the person's rights."""
+"""Reads, with the person's rights, what the scheduler decides on: its settings, nodes, other pods and volumes."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     """What the person may read of all that the scheduler decides on for the pods of one namespace.
 
-    A field is None if it could not be read; `unread` says what, and why. `known_names`: the names under which pods name
-    this scheduler; if none matched, those of all schedulers found. `others`: the pods of other schedulers that have not
-    ended. `placed`: pods on nodes that name this scheduler. `storage`: the volumes, if the pods have any.
+    `unread`: what could not be read, and why; a field that may be None is None then. `known_names`: the
+    `schedulerName`s that belong to this scheduler; if no scheduler has the name that was asked for, those of all
+    schedulers. `others`: the pods of other schedulers that have not ended. `placed`: the pods of this scheduler that
+    are on nodes. `storage`: the volumes, if the pods have any.
     """
 
     settings: SchedulerSettings | None = None
@@ -86,7 +87,9 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_SLURM_STATE, "") for pod in pods}
 
     def slurm_node_of(self, pod: Pod) -> str:
-        """Return the Slurm node of a pod's node, by the slurmd pod there, or else by the pod's own annotation."""
+        """Return the name of the Slurm node on the pod's Kubernetes node, from the slurmd pod there, or else from the
+        annotation of the pod; empty if neither says it.
+        """
         on_node = (each for each in self.slurmd_pods or () if each.spec.node_name == pod.spec.node_name)
         return next(map(slurm_node_of, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
 
@@ -96,7 +99,9 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return next((slurm_node_of(pod) for pod in self.slurmd_pods or () if pod.spec.node_name in hosts), "")
 
     def node_behind(self, slurm_node: str) -> Node | None:
-        """Return the Node on which the slurmd pod of a Slurm node runs; None if it could not be read."""
+        """Return the Node on which the slurmd pod of this Slurm node runs; None if there is none, or it could not be
+        read.
+        """
         hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if slurm_node_of(pod) == slurm_node}
         return next((node for node in self.nodes or () if node.name in hosts), None)
 
@@ -121,7 +126,9 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return restricted(gang, rule, default_partition=self.settings.default_partition)
 
     def eligibility(self, specs: Iterable[PodSpec]) -> Eligibility | None:
-        """Return the nodes on which pods with any of these specs may run; None if nodes or slurmd pods are unread."""
+        """Return the nodes that are eligible for every one of these pod specs; None if nodes or slurmd pods could not
+        be read.
+        """
         if self.nodes is None or self.slurmd_pods is None:
             return None
         candidates = self._candidates()
@@ -150,7 +157,9 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return within_limits(gang, self.policy.gpu_resources, plugin_resource=handed_out)
 
     def _avoided_by(self, gang: Gang) -> dict[str, str]:
-        """Return Slurm node → why the pods there, or pods missing there, keep the gang away (pod affinity)."""
+        """Return Slurm node → why pod affinity or anti-affinity keeps the gang away from it: because of pods that are
+        there, or of pods that are not.
+        """
         everyone = [pod for pod in (*self.others, *self.placed) if pod.spec.node_name]
         around = Surroundings.of({node.name: node for node in self.nodes or ()}, everyone)
         waiting = [pod for pod in gang.first_wave if not pod.spec.node_name]
@@ -159,7 +168,10 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return {slurm_nodes[node]: why for node, why in avoided.items() if node in slurm_nodes}
 
     def named_nodes(self, gang: Gang) -> tuple[dict[str, str], Eligibility | None]:
-        """Return the nodes that the gang's pods name, and whether they may run there; empty and None without any."""
+        """Return pod uid → the Slurm node that the pod names (nodeSelector with a hostname), and whether the gang's job
+        may run on these nodes. Return an empty dict and None if pods name no nodes, or if their eligible nodes are not
+        known.
+        """
         named = {uid: self.slurm_node_at(host) for uid, host in gang.named_hosts.items()}
         each = {pod.uid: where for pod in gang.members if (where := self.eligibility([pod.spec])) is not None}
         is_known = bool(named) and each.keys() == named.keys()
@@ -193,7 +205,7 @@ class ClusterReader:
 
         Args:
             namespace: the namespace of the pods.
-            scheduler: the scheduler's name on the pods.
+            scheduler: the `schedulerName` of the pods.
             pods: all pods of the namespace.
 
         Raises:
@@ -237,7 +249,9 @@ class ClusterReader:
         return [pod for pod in found if is_slurmd(pod)] if found is not None else None
 
     async def _storage(self, namespace: str, pods: Iterable[Pod]) -> Storage | None:
-        """Read claims, volumes and storage classes; None if one kind could not be read: then volumes do not count."""
+        """Read claims, volumes, storage classes, drivers and free storage. None if one of the first three could not be
+        read: then the explanation ignores volumes.
+        """
         claims = await self._or_not("claims", self._kube.list_objects(paths.claims(namespace), Claim))
         volumes = await self._or_not("volumes", self._kube.list_objects(paths.VOLUMES, Volume))
         classes = await self._or_not("storage classes", self._kube.list_objects(paths.STORAGE_CLASSES, StorageClass))
@@ -258,7 +272,10 @@ class ClusterReader:
         )
 
     async def _namespace(self, name: str, settings: SchedulerSettings | None) -> Namespace | None:
-        """Read the namespace from a list, as the scheduler does: a person may be allowed to list, but not to get."""
+        """Read labels and annotations of the namespace, if the settings need them; None if the person may not. The
+        namespace is read from a list, as the scheduler does: a person may be allowed to list namespaces, but not to get
+        one.
+        """
         if settings is None or not settings.reads_namespaces:
             return Namespace(name=name)
         listing = self._kube.list_objects(paths.NAMESPACES, KubeObject, field_selector=f"metadata.name={name}")
@@ -273,9 +290,9 @@ class ClusterReader:
 
 
 async def read_settings(kube: Kube, at_hand: SchedulerSettings | None, unread: list[str]) -> list[SchedulerSettings]:
-    """Return the settings at hand; without them, those of all schedulers, from their ConfigMaps.
+    """Return the settings `at_hand`; if they are None, the settings of all schedulers, from their ConfigMaps.
 
-    What the person may not read is added to `unread`.
+    What the person may not read, or what is no valid settings file, is added to `unread`.
     """
     if at_hand is not None:
         return [at_hand]
@@ -293,7 +310,9 @@ async def read_settings(kube: Kube, at_hand: SchedulerSettings | None, unread: l
 
 
 async def or_not(what: str, answer: Awaitable[T], unread: list[str]) -> T | None:
-    """Return the answer; if the person may not read it, return None and add a line to `unread`."""
+    """Await and return the answer. If the person may not read it, or it does not exist, return None and add a line to
+    `unread`.
+    """
     try:
         return await answer
     except (Forbidden, NotFound, NotServed) as error:

@@ -1,4 +1,6 @@
-"""`kubectl sunk roll`: shows how far the roll of a NodeSet's slurmd pods is; pauses, resumes or hastens it."""
+"""`kubectl sunk roll`: shows how far the roll (replacement of the slurmd pods) of a NodeSet is; pauses, resumes or
+hastens it.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,11 @@ class RollOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def roll(access: Access, order: RollOrder) -> Shown:
-    """Change the roll of a NodeSet if the person asks for that, and return the answer: how far the roll is.
+    """Change the roll of a NodeSet, if the person asks for a change, and return the command's output: how far the roll
+    is.
 
     Raises:
-        BadSettings, KubeError: the NodeSet cannot be read or changed.
+        BadSettings, KubeError: the settings cannot be used, or the NodeSet cannot be read or changed.
     """
     namespace = access.namespace or await _find(access, order)
     if isinstance(namespace, Explanation):
@@ -70,7 +73,9 @@ def _none(why: Explanation, form: Form) -> Shown:
 
 
 async def _find(access: Access, order: RollOrder) -> str | Explanation:
-    """Return the kubeconfig's namespace if it has such a NodeSet, or else the only one that has; else why not."""
+    """Return the namespace of the NodeSet: the kubeconfig's, if it has such a NodeSet or if the person may not list
+    NodeSets; or else the only namespace that has one. If none or several have one, return an explanation.
+    """
     current, name = current_namespace(access.kubeconfig), order.nodeset
     async with await Kube.connect(access.kubeconfig) as kube:
         found = await or_not("NodeSets of all namespaces", kube.list_objects(paths.nodesets(), NodeSet), [])
@@ -91,7 +96,9 @@ async def _changed(kube: Kube, facts: NodeSetFacts, change: RollChange) -> NodeS
 
 
 async def _job_ends(sides: Sides, facts: NodeSetFacts, namespace: str) -> tuple[tuple[JobEnd, ...], str]:
-    """Return the jobs that the roll waits for, and why Slurm did not answer (empty if it did)."""
+    """Return when the jobs end for which the roll waits, and why Slurm did not answer (empty if it did, or was not
+    asked).
+    """
     if sides.slurm is None or not busy_nodes(facts):
         return (), ""
     reader = PoolReader.over(sides, namespace=namespace)

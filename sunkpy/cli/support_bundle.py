@@ -92,7 +92,7 @@ async def make_bundle(access: Access, file: Path) -> Shown:
 
 
 def _parts_of(found: Installation) -> dict[str, object]:
-    """Return what goes into installation.json: versions, rights, policies, Leases, and which Secrets exist."""
+    """Return the content of installation.json: versions, rights, policies, Leases, which Secrets exist, and so on."""
     named = (
         "own_version",
         "server_version",

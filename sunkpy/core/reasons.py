@@ -254,7 +254,8 @@ EVENTS: Final = {
     ),
     "UnknownAnnotation": Meaning(
         _WORKLOAD,
-        "An annotation of the pod is misspelt or not supported, so it has no effect. The text names the annotation.",
+        "An annotation of the pod or its owner, or a field of the owner, is misspelt or not supported, so it has no "
+        "effect. The text names it.",
     ),
     "GpusByCount": Meaning(
         _WORKLOAD,

@@ -1,4 +1,6 @@
-"""Answers the kubelet's requests for GPUs one at a time, by the notes on the node's pods, read from the apiserver."""
+"""Answers the kubelet's requests for GPUs, one at a time. Annotations of the node's pods, read from the apiserver, say
+which GPUs Slurm gave to each pod.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class PluginAllocator:
         self._log = structlog.get_logger("device-plugin")
 
     async def start(self) -> None:
-        """Note the pods that wait for their kubelet now: an earlier plugin process may have served them, so they get no
-        GPUs from this one.
+        """Note the pods that wait for their kubelet now. They get no GPUs from this process, because an earlier plugin
+        process may have given them some.
 
         Raises:
             KubeError: the apiserver could not be asked.
@@ -41,7 +43,8 @@ class PluginAllocator:
         """Return the GPUs for the container that the kubelet starts now. `count`: how many it requests.
 
         Raises:
-            HandoutRefused: no pod with a fitting note waits, or pods cannot be listed; the pod fails.
+            HandoutRefused: it is not sure which pod this is and which GPUs it has, or pods cannot be listed; the pod
+            fails.
         """
         async with self._one_at_a_time:
             try:

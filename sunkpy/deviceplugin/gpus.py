@@ -12,7 +12,7 @@ _FILE = re.compile(r"nvidia\d+")
 
 
 def find_gpus(settings: PluginSettings) -> tuple[DeviceFile, ...]:
-    """Return the GPUs of the machine, sorted by minor number. A GPU that fell off the bus has no file, or no uuid."""
+    """Return the GPUs of the machine, by minor number. A GPU that fell off the bus is missing, or has no uuid."""
     if settings.pretend:
         return tuple(DeviceFile(file=f"{settings.dev}/sunkpy/gpu{at}") for at in range(settings.pretend))
     uuids = dict(_describe(path) for path in sorted(Path(settings.driver).glob("*/information")))
@@ -23,7 +23,7 @@ def find_gpus(settings: PluginSettings) -> tuple[DeviceFile, ...]:
 
 def _describe(path: Path) -> tuple[str, str]:
     """Return minor number and uuid of a GPU from the driver's file: `Device Minor: 3`, `GPU UUID: GPU-…`. A uuid of
-    question marks counts as none (see list-gpus).
+    question marks counts as none (see list-gpus in slurmd's image).
     """
     lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
     uuid = lines.get("GPU UUID", "").strip()

@@ -1,4 +1,6 @@
-"""Runs the process of `sunkpy device-plugin`: settings, connection and metrics. Each node has one, without a Lease."""
+"""Runs the process of `sunkpy device-plugin`: reads the settings, connects, and serves the kubelet. Each node has one,
+without a Lease.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _Context = grpc.aio.ServicerContext[api.Empty, api.ListAndWatchResponse]
 
 
 class PluginServer:
-    """The device plugin of one node, as the kubelet calls it."""
+    """The device plugin of one node: a server that the kubelet calls."""
 
     def __init__(self, allocator: PluginAllocator, settings: PluginSettings, metrics: PluginMetrics) -> None:
         self._allocator = allocator
@@ -42,7 +42,7 @@ class PluginServer:
         return None if self._is_registered else f"no kubelet answers in {self._folder}"
 
     async def run(self) -> None:
-        """Serve until cancelled, and register again with each kubelet that starts."""
+        """Serve the kubelet until cancelled, and register again with each kubelet that starts."""
         while True:
             (self._folder / _SOCKET).unlink(missing_ok=True)
             server = grpc.aio.server()
@@ -59,7 +59,7 @@ class PluginServer:
             await asyncio.sleep(_LOOK_S)
 
     async def _until_cut_off(self) -> None:
-        """Return when the socket is gone: a kubelet that restarts removes it."""
+        """Wait until the plugin's socket is gone: a kubelet that restarts removes it."""
         while (self._folder / _SOCKET).exists():  # noqa: ASYNC110 - there is no event for a removed file
             await asyncio.sleep(_LOOK_S)
 
@@ -100,8 +100,8 @@ class PluginServer:
         return api.DevicePluginOptions()
 
     async def _list(self, _: api.Empty, __: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
-        """Yield the list of slots, at first and after each change of the number of GPUs. Slots of GPUs that are gone
-        are unhealthy.
+        """Yield the list of device slots for the kubelet, one for each GPU, at first and when the number of GPUs
+        changes. If GPUs are gone, as many slots are unhealthy.
         """
         most, told = 0, -1
         while True:
@@ -130,7 +130,9 @@ class PluginServer:
         return answer
 
     def _given(self, gpus: tuple[DeviceFile, ...]) -> api.ContainerAllocateResponse:
-        """Return the answer for one container: device files for any runtime, and GPU names for NVIDIA's runtime."""
+        """Return the answer to the kubelet for one container: device files for any runtime, and GPU names for NVIDIA's
+        runtime.
+        """
         dev, names = Path(self._settings.dev), [gpu.uuid or Path(gpu.file).name for gpu in gpus]
         wanted = [*(gpu.file for gpu in gpus), *(str(dev / name) for name in self._settings.control_files)]
         return api.ContainerAllocateResponse(

@@ -1,4 +1,4 @@
-"""A self-signed certificate for a server that a chart installs, if no other certificate is given.
+"""Makes a self-signed certificate for a server that a chart installs, if no other certificate is given.
 
 It is valid for ten years, because clients have a copy of it, and a person has to distribute the next one.
 """

@@ -42,7 +42,8 @@ KINDS: Mapping[str, Callable[[], bytes]] = MappingProxyType(
 async def ensure_keys(kube: Kube, *, namespace: str, wanted: Mapping[str, str]) -> list[str]:
     """Create the missing Secrets, and return what was done, one line for each.
 
-    `wanted`: Secret → one of `KINDS`. An empty name stands for a key that the administrator provides.
+    `wanted`: name of the Secret → the kind of its key, one of `KINDS`. An empty name stands for a key that the
+    administrator provides: nothing is created.
 
     Raises:
         KubeError: the service account may not create Secrets, or the apiserver does not answer.

@@ -1,8 +1,8 @@
 """Removes the NodeSets of a Slurm cluster before the cluster itself.
 
-A NodeSet is gone only when Slurm says that its nodes are drained and idle, so Slurm and the syncer must outlive it.
-This runs before `helm uninstall` removes them, and waits for the jobs, or ends them by a drain timeout of one second. A
-NodeSet that outlives Slurm would wait for it for ever.
+A NodeSet is gone only when Slurm says that its nodes are drained and idle. If Slurm and the syncer were removed first,
+it would wait for them for ever. So this runs before `helm uninstall` removes anything, and waits for the jobs, or ends
+them by a drain timeout of one second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _NO_PATIENCE = {"spec": {"drainTimeoutSeconds": 1, "drainTimeoutPolicy": "Force"
 
 
 async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_s: float, jobs: Jobs, say: Say) -> None:
-    """Delete the NodeSets with these labels and wait until they are gone.
+    """Delete the NodeSets with these labels and wait until they are gone. `jobs`: wait for the jobs there, or end them.
+    `say` is called with a line about each NodeSet.
 
     Raises:
         StillThere: NodeSets are left after `timeout_s`; they keep draining.

@@ -1,6 +1,8 @@
-"""What a `helm upgrade` of chart slurm would replace, and what people who use the cluster notice of it.
+"""Finds which workloads a `helm upgrade` of chart slurm would replace, and what people who use the cluster notice of
+that.
 
-Pods are replaced if their template changes; slurmd pods also if other fields of their NodeSet change that shape them.
+Pods are replaced if their template changes. slurmd pods are also replaced if other fields of their NodeSet change from
+which the operator makes pods.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class HelmFailed(Exception):
 
 
 class Restart(msgspec.Struct, frozen=True, order=True):
-    """A workload that an upgrade makes or removes, or whose pods it replaces; `change` says which."""
+    """A workload that an upgrade makes (`change` is `new`), removes (`removed`), or whose pods it replaces (`anew`).
+    `part`: its component of the chart.
+    """
 
     part: str
     kind: str
@@ -52,14 +56,16 @@ class Restart(msgspec.Struct, frozen=True, order=True):
 
     @property
     def effect(self) -> str:
-        """What people notice of the change; empty if nothing."""
+        """What people notice of the change; empty if they notice nothing."""
         if (self.kind, self.change) == ("NodeSet", "removed"):
             return _NODESET_GOES
         return EFFECTS.get(self.part, "") if self.change == "anew" else ""
 
 
 def restarts(before: Sequence[Manifest], after: Sequence[Manifest]) -> list[Restart]:
-    """Return what an upgrade replaces, makes or removes, in the order of parts."""
+    """Return the workloads that an upgrade makes or removes, or whose pods it replaces, from the manifests before and
+    after it, sorted by component.
+    """
     old, new = _templates(before), _templates(after)
     found = []
     for key in old.keys() | new.keys():
@@ -79,7 +85,7 @@ def _templates(manifests: Sequence[Manifest]) -> dict[tuple[str, str, str], obje
 
 
 def _shape(manifest: Manifest) -> object:
-    """Return what the workload's pods are made from; for a NodeSet, what the operator makes them from."""
+    """Return what the workload's pods are made from, to compare two versions; for a NodeSet, a hash of it."""
     if manifest["kind"] == "NodeSet":
         return template_hash(msgspec.convert(manifest, NodeSet))
     return manifest["spec"]["template"]
@@ -90,7 +96,7 @@ def _part(manifest: Manifest) -> str:
 
 
 def describe(found: Sequence[Restart]) -> str:
-    """Return the plan as text, with a line for each workload."""
+    """Return the plan of an upgrade as text, with a line for each workload."""
     if not found:
         return "No pod restarts."
     words = {"anew": "pods are replaced", "new": "made", "removed": "removed"}

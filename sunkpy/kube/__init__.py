@@ -1,1 +1,3 @@
-"""The Kubernetes API: requests with typed decode, watches, leases, Events. Only this package imports kubernetes."""
+"""The client of the Kubernetes API: requests with typed decode, watches, leases, Events. Only this package imports the
+official client (`kubernetes`).
+"""

@@ -1,4 +1,4 @@
-"""What a user may do by the apiserver's rules: SubjectAccessReview (authorization.k8s.io/v1)."""
+"""Asks the apiserver what a user may do, by SubjectAccessReview (authorization.k8s.io/v1)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 async def may_get(kube: Kube, user: UserInfo, resource: str, *, group: str = "", namespace: str = "") -> bool:
-    """True if the user may get objects of a kind, in one namespace or (empty) in all.
+    """True if the user may get objects of this resource in a namespace, or in all namespaces if `namespace` is empty.
 
     Raises:
-        Forbidden: we may not create SubjectAccessReviews.
+        Forbidden: this process may not create SubjectAccessReviews.
     """
     attributes = {"verb": "get", "group": group, "resource": resource, "namespace": namespace}
     who = {"user": user.username, "uid": user.uid, "groups": list(user.groups), "extra": dict(user.extra)}

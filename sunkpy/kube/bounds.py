@@ -1,8 +1,8 @@
-"""How much of an object's metadata is kept in memory.
+"""Limits how much of an object's metadata is kept in memory.
 
 Everybody who may create an object may give it 256 kB of annotations; only etcd's 1.5 MB limit labels and references to
-owners. In memory short texts take six times their length: a hundred such pods would end a leader, and each one after
-it.
+owners. Short texts take six times their length in memory. So a hundred such pods would exhaust the memory of a leader,
+and then of each replica that leads after it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def bounded(item: T) -> T:
-    """Return the object with bounded metadata. Annotations that came with a binding are kept before all others."""
+    """Return the object with limited metadata: at most 32 KiB of annotations and of labels, and `MOST_OWNERS`
+    references to owners. The annotations that the scheduler writes with a binding are kept before all others.
+    """
     meta = item.metadata
     is_small = _bytes_of(meta.annotations) <= MOST_OF_ALL and _bytes_of(meta.labels) <= MOST_OF_ALL
     if is_small and len(meta.owner_references) <= MOST_OWNERS and _LAST_APPLIED not in meta.annotations:

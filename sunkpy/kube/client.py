@@ -102,15 +102,15 @@ class Kube:
 
         Args:
             path: the collection.
-            item_type: what each is decoded as.
-            label_selector: only those with these labels.
-            field_selector: only those with these fields.
+            item_type: the type as which each object is decoded.
+            label_selector: only objects with these labels.
+            field_selector: only objects with these fields.
             may_be_old: read from the apiserver's cache. Do not use it for a decision that stale data makes wrong: an
                 apiserver that lags may show what is long gone, and not show what is there.
             not_older_than: as `may_be_old`, but with all changes up to this resourceVersion.
 
         Raises:
-            Gone: as `pages`.
+            Gone: the list took so long that its resourceVersion is no longer available; begin again.
             Unavailable: the apiserver's cache is older than `not_older_than`.
             UnreadableAnswer: one object does not look like `item_type`.
         """
@@ -128,14 +128,15 @@ class Kube:
     async def pages(
         self, selection: paths.Selection, *, may_be_old: bool = False, not_older_than: str = "", are_large: bool = False
     ) -> AsyncIterator[decoding.ListPage]:
-        """Yield all objects in parts, as they were at one moment; there is at least one part. See `list_objects`.
+        """Yield all objects of a collection in parts (at least one), as they were at one moment. `may_be_old`,
+        `not_older_than`: as in `list_objects`.
 
         With `may_be_old` there is one part: from its cache the apiserver answers with all objects, whatever the limit.
-        With `are_large` (objects of up to 1.5 MB) the first part has a few objects, and no part more than a leader has
-        memory for.
+        With `are_large` (objects of up to 1.5 MB) the first part has at most 20 objects. Later parts have fewer objects
+        if those of the part before were large, so that a leader has enough memory for each part.
 
         Raises:
-            Gone: it took so long that the version is no longer available; begin again.
+            Gone: the list took so long that its resourceVersion is no longer available; begin again.
             UnreadableAnswer: an answer is not a list.
         """
         limit, most = (_FEW, _MOST_LARGE) if are_large else (PAGE, PAGE)
@@ -194,10 +195,10 @@ class Kube:
     async def delete(
         self, path: str, *, uid: str = "", resource_version: str = "", grace_period_s: int | None = None
     ) -> None:
-        """Delete an object, only if it still has that uid and resourceVersion.
+        """Delete an object. If `uid` or `resource_version` is given, delete it only if it still has them.
 
         Raises:
-            Conflict: the object has changed, or is another one by now.
+            Conflict: the object has changed, or another object has its name by now.
             NotFound: the object is gone already.
         """
         preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
@@ -225,11 +226,11 @@ class Kube:
         await self.request("POST", f"{paths.pod(namespace, name)}/binding", body=body)
 
     async def review_token(self, token: str, *, audience: str = "") -> TokenReview:
-        """Return whose token this is, as the apiserver says. Without an audience the token has to be for the apiserver
-        itself.
+        """Ask the apiserver whose token this is, and whether it is valid for `audience`. If `audience` is empty, the
+        token has to be for the apiserver itself.
 
         Raises:
-            Forbidden: we may not create TokenReviews.
+            Forbidden: this process may not create TokenReviews.
         """
         body = {
             "apiVersion": "authentication.k8s.io/v1",

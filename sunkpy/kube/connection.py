@@ -1,8 +1,9 @@
-"""One HTTP exchange with the apiserver.
+"""Sends HTTP requests to the apiserver, and returns the answers.
 
 The official client supplies connection, TLS, kubeconfig and token refresh; bodies are sent and decoded here, because
-its models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here: each caller is a
-reconcile that runs again. A write has no more time than its deadline leaves (see `sunkpy.runtime.deadline`).
+that client's models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here, because
+each caller is a reconcile that runs again. A write has no more time than its deadline leaves (see
+`sunkpy.runtime.deadline`).
 
 A watch holds a connection for as long as it lives, so watches have a pool of their own: however many there are,
 requests find a connection.
@@ -57,7 +58,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """True for every method but GET. It is true for reviews, too, which only the leader sends."""
+        """True for every method but GET. So it is also true for a review (such as TokenReview), which changes
+        nothing.
+        """
         return self.method != "GET"
 
 
@@ -120,8 +123,8 @@ class Connection:
         return content
 
     async def stream(self, request: Request, on_open: Callable[[], None]) -> AsyncIterator[bytes]:
-        """Yield the lines of an answer that does not end by itself; `on_open` is called when the server has accepted
-        it.
+        """Yield the lines of an answer that does not end by itself, such as a watch. `on_open` is called when the
+        server has accepted the request.
 
         After 100 s without a byte the stream ends as if the server had ended it. Bookmarks come about each minute, but
         not for a kind that has not changed since the apiserver started.
@@ -173,10 +176,11 @@ class Connection:
 
 
 class _Connections(RESTClientObject):  # type: ignore[misc]  # the official client has no types
-    """Connections that close fully when their client closes, even if one was abandoned in the middle of an answer.
+    """The official client's HTTP connections, which all close fully when the client closes, even if the reader of an
+    answer stopped in the middle.
 
-    TLS waits for the server to close its side, and before Python 3.12.8 nobody waits for TLS: such a connection
-    outlived its owner, for 30 s with a silent server.
+    Closing TLS means to wait until the server closes its side, and before Python 3.12.8 nobody did that: such a
+    connection outlived its client, for 30 s if the server was silent.
     """
 
     def _create_connector(self) -> aiohttp.TCPConnector:
@@ -217,7 +221,9 @@ def _own_namespace() -> str:
 
 
 def current_namespace(kubeconfig: Path | None = None) -> str:
-    """Return the namespace of the kubeconfig's current context; in a pod, the pod's; otherwise `default`."""
+    """Return the namespace of the kubeconfig's current context. Without `kubeconfig`, a pod's own namespace comes
+    first. If there is no namespace or no usable kubeconfig, return `default`.
+    """
     if kubeconfig is None and (own := _own_namespace()):
         return own
     paths = str(kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION)

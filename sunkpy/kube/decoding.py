@@ -1,8 +1,8 @@
 """Decodes the apiserver's JSON object by object, so that one object that cannot be read does not affect the others.
 
-msgspec reads with recursion, also what it only skips, and fails at the depth of Python's stack. In objects of a CRD
-without a schema people may nest ten times as deep. Then everything nested deeper than `LEVELS` is cut out, without
-recursion, and the rest still says which object it is.
+msgspec reads nested JSON with recursion, even the parts that it only skips, and fails at the depth of Python's stack.
+In objects of a CRD without a schema, people may nest ten times as deep. If msgspec fails, everything nested deeper than
+`LEVELS` is cut out, without recursion, and the rest still says which object it is.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Decoder(Generic[T]):
         self._decoder = msgspec.json.Decoder(item_type)
 
     def read(self, item: bytes | msgspec.Raw) -> T | Unreadable:
-        """Return the decoded object, or an `Unreadable` if it does not look as its kind should.
+        """Return the decoded object, or an `Unreadable` if it cannot be decoded as its kind.
 
         Raises:
-            msgspec.DecodeError: the text is not JSON.
+            msgspec.DecodeError: the text is not JSON, or not even the object's metadata can be decoded.
         """
         try:
             return self._decoder.decode(item)
@@ -93,7 +93,7 @@ def read_page(answer: bytes) -> ListPage:
 
 
 def read_event(line: bytes) -> WatchEvent:
-    """Return the event in one line of a watch.
+    """Return the event that is in one line of a watch. If it is nested too deep to be decoded, deep parts are cut out.
 
     Raises:
         msgspec.DecodeError: the line is not an event.

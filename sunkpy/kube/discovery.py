@@ -1,10 +1,10 @@
-"""Which kinds the apiserver serves, and at which paths, because clusters have kinds and versions of their own.
+"""Finds out which kinds the apiserver serves, and at which paths, because clusters differ in both.
 
-All kinds come in one answer for the groups and one for the group without a name (aggregated discovery, KEP-3352, stable
-since Kubernetes 1.30), so the cost does not depend on how many are looked for.
+All kinds come in one answer for the named API groups and one for the group without a name (aggregated discovery,
+KEP-3352, stable since Kubernetes 1.30), so the cost does not depend on how many kinds are looked for.
 
-If an answer lacks a kind, that does not prove that there is none: an apiserver that has just started knows its CRDs a
-moment later, and an aggregated apiserver behind it may not answer it.
+If an answer lacks a kind, that does not prove that the cluster has no such kind. An apiserver that has just started
+learns of its CRDs a moment later, and an aggregated apiserver behind it may not answer for its groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORM: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscovery
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects of a kind in one version. `plural` is the name of the kind in paths and roles."""
+    """A kind in one API version, as the apiserver serves it. `plural` is the name of the kind in paths and roles."""
 
     kind: Kind
     api_version: str
@@ -53,16 +53,16 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """The kinds that the apiserver serves, according to one answer.
 
-    `resources`: each kind in its versions, the preferred one first. `uncertain`: groups that the apiserver itself could
-    not read.
+    `resources`: each kind in its versions, the preferred one first. `uncertain`: API groups whose kinds the apiserver
+    could not read anew, so that the answer about them may be old.
     """
 
     resources: Mapping[Kind, tuple[Resource, ...]] = {}
     uncertain: frozenset[str] = frozenset()
 
     def find(self, kind: Kind, *, rather: Resource | None = None) -> Resource | None:
-        """Return the resource under which the kind is served; None if this answer lacks it. `rather`: the resource to
-        keep as long as the kind is served there.
+        """Return the resource under which the kind is served; None if this answer lacks the kind. `rather`: the
+        resource to return, in place of the preferred version, if the kind is still served there.
         """
         found = self.resources.get(kind, ())
         return rather if rather in found else next(iter(found), None)

@@ -25,7 +25,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 class KubeError(Exception):
     """A request to the apiserver did not succeed. As text it says what was tried and what came of it. `message` is only
-    the apiserver's answer.
+    what came of it: mostly the apiserver's own message.
     """
 
     def __init__(self, request: str, *, status: int, message: str, reason: str = "") -> None:
@@ -38,17 +38,17 @@ class NotFound(KubeError):
 
 
 class NotServed(KubeError):
-    """404 for the path itself, which says nothing about the object: a CRD that an apiserver has not read yet looks the
-    same. So it is not a `NotFound`.
+    """404 for the path itself: the apiserver does not serve this kind, or has not read its CRD yet. That says nothing
+    about the object, so this is not a `NotFound`.
     """
 
 
 class Forbidden(KubeError):
-    """401 or 403: the service account lacks a right, which a person has to give."""
+    """401 or 403: the apiserver does not accept the token, or its user lacks a right. A person has to act."""
 
 
 class Conflict(KubeError):
-    """409: another write was faster. The caller has to read and decide again."""
+    """409: another write was faster, or the object exists already. The caller has to read and decide again."""
 
 
 class Gone(KubeError):
@@ -60,7 +60,9 @@ class Invalid(KubeError):
 
 
 class TooMany(KubeError):
-    """429: the request may be sent again later."""
+    """429: a PodDisruptionBudget does not allow an eviction now, or the server asks to slow down. Send the request
+    again later.
+    """
 
 
 class Unavailable(KubeError):
@@ -72,7 +74,7 @@ class UnreadableAnswer(KubeError):
 
 
 class LeaseOver(KubeError):
-    """A write was not sent, because the lease has expired. The process is about to end."""
+    """A write was not sent, because this process's lease as leader has expired. The process is about to end."""
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {

@@ -1,8 +1,9 @@
-"""Writes Events, which a person sees in `kubectl describe`. The same object, reason and text are written once in ten
-minutes.
+"""Writes Kubernetes Events, which a person sees in `kubectl describe`. An Event with the same object, reason and text
+is written once in ten minutes.
 
-While `EventRecorder.run` runs, callers never wait for Events: they are written in order, a few at a time. If too many
-wait, such as when the apiserver keeps Events in an etcd of their own that is away, new ones are dropped.
+While `EventRecorder.run` runs, callers never wait for the apiserver: their Events wait in a queue, and are written a
+few at a time. If too many wait, for example because the etcd in which the apiserver keeps Events is away, new ones are
+dropped.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class EventRecorder:
         self._log = structlog.get_logger("events")
 
     async def run(self) -> None:
-        """Write the Events that are recorded from now on, until cancelled."""
+        """Write the Events that are recorded from now on, until cancelled. Without it, a caller waits until its Event
+        is written.
+        """
         unwritten = self._unwritten = asyncio.Queue[_Event](_UNWRITTEN_LIMIT)
 
         async def work() -> None:
@@ -100,7 +103,7 @@ class EventRecorder:
             self._drop(event)
 
     def _new(self, about: KubeObject, kind: str, words: _Words) -> _Event | None:
-        """Return the Event to write; None if the same was written lately."""
+        """Return the Event to write; None if the same Event was recorded in the last ten minutes."""
         said = "\0".join((about.uid, about.name, words.type, words.reason, words.note))
         digest = hashlib.sha256(said.encode()).hexdigest()
         if digest in self._said:
@@ -124,7 +127,9 @@ class EventRecorder:
         return _Event(namespace, body, digest)
 
     def _drop(self, event: _Event) -> None:
-        """Drop an Event. That is logged once until all others are written; the same Event may be recorded again."""
+        """Drop an Event, because too many wait. The first drop is logged, and later ones only after the queue was
+        empty. The same Event may be recorded again at once.
+        """
         self._said.pop(event.digest, None)
         self._lost.labels("too many").inc()
         if not self._is_dropping:

@@ -1,9 +1,10 @@
-"""A local copy of a collection, kept by list and watch.
+"""A local copy of a collection, kept up to date by list and watch.
 
-Rules, from client-go's reflector: list page by page, then watch from the version of the list; keep the newest version,
-bookmarks included; on 410 list again and compare, so that missed deletions are reported; back off with jitter;
-never await between a change of the store and its handlers, so that a handler always sees the store that its event made.
-If changes take long, other tasks get a turn between two of them, because one chunk of a watch may bring hundreds.
+Its rules are those of client-go's reflector: list page by page, then watch from the version of the list; keep the
+newest version, that of bookmarks included; on 410 list again and compare, so that missed deletions are reported; back
+off with jitter; never await between a change of the store and the calls of its handlers, so that a handler always sees
+the store right after its change. If changes take long, other tasks run between two of them, because one chunk of a
+watch may bring hundreds.
 
 One bad object must not affect the others: neither one that cannot be read, nor one on which a handler fails.
 """
@@ -105,7 +106,9 @@ class Informer(Generic[T]):
         self._handlers.append(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """Return the object as last seen. None proves that it does not exist only while `connected`."""
+        """Return the object as last seen; None if the copy does not have it. Only while `connected` is true, None
+        proves that the object does not exist.
+        """
         return self._store.get((namespace, name))
 
     def values(self) -> Iterable[T]:
@@ -119,18 +122,22 @@ class Informer(Generic[T]):
 
     @property
     def connected_s(self) -> float:
-        """The seconds since the server opened the watch. At that moment it sends all changes since the last list."""
+        """The seconds since the server last opened the watch. When it opens one, it sends all changes since the last
+        list, so the copy may lag for a moment.
+        """
         return asyncio.get_running_loop().time() - self._connected_at
 
     def __len__(self) -> int:
         return len(self._store)
 
     def clear(self) -> None:
-        """Drop all objects without calling handlers: `run` has ended."""
+        """Drop all objects without calling handlers. Call it only after `run` has ended."""
         self._store.clear()
 
     async def run(self) -> None:
-        """Keep the copy until cancelled. No error ends it: each is logged, and tried again after a while."""
+        """Keep the copy up to date until cancelled. A failed request or an unreadable answer does not end it: the error
+        is logged, and the request is sent again after a while.
+        """
         failures = 0
         while True:
             try:
@@ -207,7 +214,9 @@ class Informer(Generic[T]):
         return item if isinstance(item, Unreadable) else self._keep(bounded(item))
 
     def _take(self, item: T | Unreadable) -> None:
-        """Put an object into the store as it is now."""
+        """Put an object into the store, and call the handlers. An object that cannot be decoded is reported; then the
+        entry that `rescue` returns for it is stored, if there is one.
+        """
         kept: T | None
         if isinstance(item, Unreadable):
             self._tell(item.object, item.why)
@@ -244,7 +253,7 @@ class Informer(Generic[T]):
 
 
 class Together(Generic[T]):
-    """Several informers of parts of one collection that share no object, used as one informer.
+    """Several informers used as one. Each keeps another part of the same collection, and no object is in two parts.
 
     A field selector has no "or", so for the pods of several schedulers there is one watch each.
     """
@@ -258,13 +267,15 @@ class Together(Generic[T]):
             part.add_handler(handler)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """Return the object as last seen. If two parts have one of this name, it is the one created later."""
+        """Return the object as last seen; None if no part has it. If two parts have an object of this name, return the
+        one that was created later.
+        """
         found = [item for part in self.parts if (item := part.get(namespace, name)) is not None]
         return max(found, key=lambda item: item.metadata.creation_timestamp, default=None)
 
     @property
     def version(self) -> str:
-        """The newest resourceVersion that any part has reached; empty while one is not known."""
+        """The newest resourceVersion that any part has reached; empty as long as some part has none yet."""
         versions = [part.version for part in self.parts]
         return max(versions, key=int) if all(version.isdecimal() for version in versions) else ""
 

@@ -1,8 +1,9 @@
-"""Which kinds of owners can be watched, and at which paths, for all followed kinds together.
+"""Finds out which kinds of owners (objects that own pods, such as Jobs) can be watched, and at which paths. To follow a
+kind means to keep this answer up to date.
 
 One answer of the apiserver lists all kinds, so the cost depends neither on how many kinds are followed nor on how many
-are missing. It is requested again while a kind is missing, and when a watch finds that its path is gone. So a CRD that
-is installed later is found, and one that comes back in another version.
+are missing. The list is requested again while a kind is missing, and when a watch finds that its path is gone. So a CRD
+that is installed later is found, and also one that comes back in another version.
 
 One answer proves nothing, because an apiserver that has just started does not know its CRDs yet. A kind counts as
 absent only when answers have lacked it for a while. Until then nothing is decided about the pods that need it, and its
@@ -11,8 +12,9 @@ last path is kept in any case. Kinds that may not be read are tried again one at
 At most `MOST_KINDS` kinds that are not `expected` are followed at a time; further ones wait like those that may not be
 read. So pods cannot make the scheduler follow kinds without end, or keep it from the expected ones.
 
-A kind is needed as long as an object of it stands above a known pod, and when somebody looks for one. A CronJob or a
-roll may need it again a moment later, so it is followed for much longer than a new list takes.
+A kind is needed as long as an object of this kind owns a known pod, directly or through other objects, and when
+somebody looks for such an object. A CronJob or a roll may need a kind again a moment later, so it is followed for much
+longer than a new list takes.
 """
 
 from __future__ import annotations
@@ -41,11 +43,13 @@ makes pods may name any kind.
 class KindTimes(msgspec.Struct, frozen=True, kw_only=True):
     """How long `OwnerKinds` and those who use it wait, in seconds.
 
-    * `again_s`: until kinds are looked for again while one is missing, and until one that may not be read is tried
-    again. * `sure_after_s`: until a kind counts as absent, if at least two answers have lacked it. * `apart_s`: between
-    two questions to the apiserver, because whoever may make pods can cause them. * `unneeded_s`: until a kind that
-    nobody needs is dropped; `dropped_each_s`: between two checks of that. * `patience_s`: until an owner is read that
-    no watch shows, because a watch may show a pod before its owner.
+    * `again_s`: between two searches while a kind is missing, and between two tries to read a kind that may not be
+      read.
+    * `sure_after_s`: until a missing kind counts as absent, if at least two answers have lacked it.
+    * `apart_s`: between two requests to the apiserver, because whoever may make pods can cause them.
+    * `unneeded_s`: until a kind that nobody needs is dropped; `dropped_each_s`: between two checks for such kinds.
+    * `patience_s`: until an owner that no watch has shown is read by itself, because a watch may show a pod before its
+      owner.
     """
 
     again_s: float = 15.0
@@ -61,11 +65,12 @@ KIND_TIMES: Final = KindTimes()
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """What is known of one kind.
+    """What is known of one kind of owners.
 
-    `resource`: where it was last read. `missing_since`: the time of the first of the latest answers in a row that
-    lacked it. `problem`: what a person has to change. `refused_at`: when the right to read it was last missing.
-    `needed_until`: until then it is followed.
+    `resource`: version and path by which the kind was last read. `missing_since`: when it was first missing, if the
+    latest answers of the apiserver lack it; None if they do not. `problem`: what a person has to change before it can
+    be read. `refused_at`: when a read of it was last refused. `needed_until`: the time after which the kind may be
+    dropped.
     """
 
     resource: Resource | None = None
@@ -82,8 +87,8 @@ class _Known:
 
 
 class OwnerKinds:
-    """Follows kinds of owners. `on_change` is called with a kind that is found, missing, or cannot be read, and must
-    not block.
+    """Follows kinds of owners: keeps up to date at which path each can be watched. `on_change` is called with a kind
+    that is found, is missing, or cannot be read; it must not block.
 
     `expected` kinds are followed however many others are.
     """
@@ -128,7 +133,9 @@ class OwnerKinds:
     # ------------------------------------------------------------- following
 
     def follow(self, kind: Kind, *, for_good: bool = False) -> None:
-        """Find the kind, now and whenever it moves, because somebody needs it. `for_good`: it is needed for ever."""
+        """Find the path of this kind, and keep it up to date from now on, because somebody needs the kind. Unless
+        `for_good`, the kind may be dropped when nobody has called `follow` for it for `unneeded_s` seconds.
+        """
         if kind not in self._known:
             self._known[kind] = _Known()
             place = self._served.find(kind) if self._served is not None else None
@@ -141,7 +148,9 @@ class OwnerKinds:
         known.needed_until = max(known.needed_until, until)
 
     def drop_unneeded(self, in_use: Iterable[Kind]) -> list[Kind]:
-        """Stop to follow the kinds that nobody has needed for a while, and return them. `in_use` are needed now."""
+        """Stop following the kinds that nobody has needed for a while, and return them. `in_use`: kinds that are needed
+        now.
+        """
         for kind in in_use:
             self.follow(kind)
         now = self._clock()
@@ -151,18 +160,20 @@ class OwnerKinds:
         return unneeded
 
     def follows(self, kind: Kind) -> bool:
-        """True if the kind is followed."""
+        """True if this object keeps the path of the kind up to date."""
         return kind in self._known
 
     def doubt(self, kind: Kind) -> None:
-        """Count the kind as missing until it is found again, because somebody has heard that it is not there."""
+        """Count the kind as missing until it is found again. The caller has learned that the apiserver may not serve it
+        any more.
+        """
         if kind in self._known:
             self._miss(kind)
             self._wanted.set()
 
     async def until_served(self, kind: Kind) -> None:
-        """Count the kind as missing, and wait until it is served again. If it is found elsewhere, `on_change` is
-        called, and this goes on waiting.
+        """Count the kind as missing, and wait until the apiserver serves it again at the same path. If it is found at
+        another path, `on_change` is called, and this goes on waiting. Return at once if the kind is not followed.
         """
         known = self._known.get(kind)
         if known is None:
@@ -173,7 +184,7 @@ class OwnerKinds:
             await known.found.wait()
 
     async def run(self) -> None:
-        """Look for kinds until cancelled."""
+        """Ask the apiserver for the followed kinds again and again, as needed, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_looking())
             while True:
@@ -187,7 +198,9 @@ class OwnerKinds:
             await self._until_needed()
 
     async def _until_needed(self) -> None:
-        """Wait until a caller wants an answer at once, or until the pause is over and something is wrong."""
+        """Wait until a caller wants a new answer at once, or until `again_s` is over and some kind is missing or cannot
+        be read.
+        """
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._times.again_s):
@@ -212,7 +225,9 @@ class OwnerKinds:
         self._try_next_refused(self._served)
 
     def _compare(self, kind: Kind, served: Served) -> None:
-        """Note what a new answer says of a kind."""
+        """Compare what is known of a kind with a new answer: note if it is missing, and try to read it if its path is
+        new.
+        """
         known = self._known[kind]
         place = served.find(kind, rather=known.resource)
         if place is None:
@@ -222,8 +237,8 @@ class OwnerKinds:
             self._to_try.put_nowait((kind, place))
 
     def _try_next_refused(self, served: Served) -> None:
-        """Try the kind whose read was refused longest ago, because nobody reports when a right is given. It is one at a
-        time, so the cost does not grow with their number.
+        """Try to read the kind whose read was refused longest ago, because nobody reports when a right is given. Only
+        one kind is tried each time, so that the cost does not grow with the number of refused kinds.
         """
         refused = [kind for kind, known in self._known.items() if known.problem and known.missing_since is None]
         kind = min(refused, key=lambda each: self._known[each].refused_at, default=None)
@@ -261,7 +276,9 @@ class OwnerKinds:
     # ----------------------------------------------------- what is known now
 
     def _miss(self, kind: Kind) -> None:
-        """Note that one answer says that the kind is not there."""
+        """Note that one more answer lacks the kind. If answers have lacked it for long enough, report that as a
+        problem.
+        """
         known, now = self._known[kind], self._clock()
         if known.missing_since is None:
             known.missing_since = now
@@ -270,13 +287,13 @@ class OwnerKinds:
             self._note_problem(kind, explain_absent(kind))
 
     def _note_refused(self, kind: Kind, problem: str) -> None:
-        """Note that the kind may not be read, and why."""
+        """Note that the kind is served but cannot be followed, and why (`problem`)."""
         if (known := self._known.get(kind)) is not None:
             known.missing_since, known.refused_at = None, self._clock()
             self._note_problem(kind, problem)
 
     def _note_problem(self, kind: Kind, problem: str) -> None:
-        """Report a new problem once, to the log and to whoever waits for the kind."""
+        """Log a new problem of the kind, and call `on_change`. Do nothing if the problem is known already."""
         known = self._known[kind]
         if known.problem != problem:
             self._log.warning("kind cannot be read", kind=kind.kind, group=kind.group, problem=problem)

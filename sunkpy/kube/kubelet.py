@@ -1,7 +1,7 @@
 """Reads a kubelet's feature gates from its metrics.
 
-The kubelet's certificate is mostly self-signed, so it proves nothing about who answers. So the token that is sent to it
-must open nothing but the metrics of kubelets.
+The kubelet's certificate is not checked, because it is mostly self-signed. So nobody knows who receives the token that
+is sent: it must give no right but to read the metrics of kubelets.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A Lease as the lock behind leader election (coordination.k8s.io/v1).
+"""A Kubernetes Lease as the lock behind leader election (coordination.k8s.io/v1).
 
-The holder's clock is never compared with ours: a lease counts as expired when it has not changed for its duration as
-seen from here, as client-go does.
+The holder's clock is never compared with ours: as in client-go, a lease counts as expired when this process has seen no
+change of it for its duration.
 
-Give it a client of its own: a client with a deadline cannot write before the lease is held, and calls that hang must
-not use up the connections that its renewal needs.
+Give `KubeLease` a client of its own: a client with a deadline cannot write before the lease is held, and calls that
+hang must not use up the connections that the renewal of the lease needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Lease(KubeObject, frozen=True, kw_only=True):
 
 
 class KubeLease:
-    """The `sunkpy.runtime.election.LeaseLock` whose lease is a Kubernetes Lease."""
+    """A `sunkpy.runtime.election.LeaseLock` (the lock of a leader election) that is stored as a Kubernetes Lease."""
 
     def __init__(self, kube: Kube, *, namespace: str, name: str) -> None:
         self._kube = kube
@@ -38,7 +38,11 @@ class KubeLease:
         self._name = name
 
     async def read(self) -> LeaseRecord | None:
-        """Return the lease as it stands; None if nobody ever held it."""
+        """Return the record of the lease as it is now; None if the Lease object does not exist.
+
+        Raises:
+            LockUnavailable: the apiserver did not answer, or refused.
+        """
         try:
             lease = await self._kube.get(paths.lease(self._namespace, self._name), _Lease)
         except errors.NotFound:
@@ -54,7 +58,12 @@ class KubeLease:
         )
 
     async def write(self, *, holder: str, duration_s: float, previous: LeaseRecord | None) -> bool:
-        """Take, renew or (with an empty holder) release the lease; False if somebody else was faster."""
+        """Take, renew or (with an empty `holder`) release the lease. Return False if it is not as in `previous` any
+        more, because somebody else was faster. `previous` None: create the lease.
+
+        Raises:
+            LockUnavailable: the apiserver did not answer, or refused.
+        """
         body = self._body(holder, duration_s, previous)
         try:
             if previous is None:

@@ -1,9 +1,9 @@
-"""The parts of the official client that sunkpy uses. Its other parts are loaded only when somebody uses them: they took
-a third of a command's start.
+"""Imports the parts of the official Kubernetes client that sunkpy uses. The other parts are loaded only if somebody
+uses them, because loading them took a third of the time in which a command starts.
 
-`import kubernetes` imports all of its parts, for threads and for asyncio, and with them requests, oauthlib and
-jsonschema. For parts that `_USED` does not name, an empty module is made (`importlib.util.LazyLoader`), which loads
-itself at its first use.
+`import kubernetes` imports all parts of the client, for threads and for asyncio, and with them requests, oauthlib and
+jsonschema. In place of each part that `_USED` does not name, an empty module is made (`importlib.util.LazyLoader`),
+which loads itself at its first use.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ _USED: Final = ("kubernetes.aio", "kubernetes.aio.client", "kubernetes.aio.confi
 
 
 class _Later(MetaPathFinder):
-    """An import hook that finds the client's other parts, and does not run them yet."""
+    """An import hook that postpones the loading of those parts of the official client that sunkpy does not use."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec that loads later; None for a module that is imported as usual."""
+        """Return a spec with which the module is loaded at its first use; None for a module that is to be imported as
+        usual.
+        """
         if fullname.rpartition(".")[0] not in _PACKAGES or fullname in _USED:
             return None
         spec = PathFinder.find_spec(fullname, path, target)

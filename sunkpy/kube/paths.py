@@ -1,4 +1,4 @@
-"""The apiserver's paths of objects and collections, and selectors that choose a part of a collection."""
+"""Paths of objects and collections at the apiserver, and selectors that choose a part of a collection."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def node(name: str) -> str:
 
 
 def pods(namespace: str = "") -> str:
-    """Return the path of the pods of a namespace; of all pods if it is empty."""
+    """Return the path of the pods of a namespace, or of all namespaces if `namespace` is empty."""
     return f"/api/v1/namespaces/{namespace}/pods" if namespace else ALL_PODS
 
 
@@ -55,12 +55,12 @@ def pod(namespace: str, name: str) -> str:
 
 
 def on_node(node: str) -> str:
-    """Return the field selector of the pods on a node that have not ended. Thousands may have ended."""
+    """Return the field selector of the pods on a node, without ended ones, of which a node may have thousands."""
     return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
 
 
 def claims(namespace: str = "") -> str:
-    """Return the path of the PersistentVolumeClaims of a namespace; of all if it is empty."""
+    """Return the path of the PersistentVolumeClaims of a namespace, or of all namespaces if `namespace` is empty."""
     return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims" if namespace else ALL_CLAIMS
 
 
@@ -85,12 +85,12 @@ def service_account_token(namespace: str, name: str) -> str:
 
 
 def nodesets(namespace: str = "") -> str:
-    """Return the path of the NodeSets of a namespace; of all if it is empty."""
+    """Return the path of the NodeSets of a namespace, or of all namespaces if `namespace` is empty."""
     return f"{_GROUP}/namespaces/{namespace}/{names.NODESET_PLURAL}" if namespace else ALL_NODESETS
 
 
 def nodeset(namespace: str, name: str) -> str:
-    """Return the path of a NodeSet, `…/nodesets/<name>`, in our own API group."""
+    """Return the path of a NodeSet, `…/nodesets/<name>`, in sunkpy's own API group."""
     return f"{nodesets(namespace)}/{name}"
 
 
@@ -115,7 +115,7 @@ def kueue_topology(name: str) -> str:
 
 
 def cron_jobs(namespace: str = "") -> str:
-    """Return the path of the CronJobs of a namespace; of all if it is empty."""
+    """Return the path of the CronJobs of a namespace, or of all namespaces if `namespace` is empty."""
     return f"/apis/batch/v1/namespaces/{namespace}/cronjobs" if namespace else "/apis/batch/v1/cronjobs"
 
 
@@ -155,7 +155,9 @@ def lease(namespace: str, name: str) -> str:
 
 
 def root(api_version: str) -> str:
-    """Return the beginning of all paths of a group and version, such as `apps/v1`, or `v1`."""
+    """Return the beginning of all paths of a group and version. `api_version`: such as `apps/v1`, or `v1` for the core
+    group.
+    """
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 

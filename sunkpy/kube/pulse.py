@@ -1,7 +1,8 @@
-"""Whether the apiserver still answers a leader's requests.
+"""Checks whether the apiserver still answers the requests of a leader.
 
 The Lease is renewed over connections of its own. So a leader whose other requests are never answered would keep the
-Lease, and no other replica could take over. Its `/healthz` then fails, and the kubelet restarts it.
+Lease, and no other replica could take over. To prevent that, the leader's `/healthz` fails, and the kubelet restarts
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SILENT_S: Final = 10.0
 
 
 class Pulse:
-    """Watches whether one connection still gets answers; `clock` is in seconds."""
+    """Checks whether the apiserver still answers the requests of one client. `clock` is in seconds."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
@@ -38,7 +39,9 @@ class Pulse:
             self._heard_at = None
 
     def problem(self) -> str | None:
-        """Return a text if no answer comes; None as long as answers come, or `follow` does not run."""
+        """Return a text if no request of `follow` was answered for more than 10 s; None otherwise, or if `follow` does
+        not run.
+        """
         silent_s = self._clock() - self._heard_at if self._heard_at is not None else 0.0
         if silent_s <= SILENT_S:
             return None

@@ -1,4 +1,4 @@
-"""Whose a token is, as the apiserver says it: TokenReview (authentication.k8s.io/v1)."""
+"""The apiserver's answer to the question whose a token is: TokenReview (authentication.k8s.io/v1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class UserInfo(msgspec.Struct, frozen=True):
     extra: dict[str, Sequence[str]] = {}
 
     def bound_to(self, what: str) -> str:
-        """Return `authentication.kubernetes.io/<what>` (pod-name, pod-uid, node-name); empty if it is not set."""
+        """Return the entry `authentication.kubernetes.io/<what>` of `extra`: the name or uid of the pod, or the name of
+        the node, to which the token is bound (`what`: pod-name, pod-uid, node-name). Empty if there is none.
+        """
         values = self.extra.get(f"authentication.kubernetes.io/{what}", ())
         return values[0] if values else ""
 
@@ -43,7 +45,7 @@ class TokenReviewAnswer(msgspec.Struct, frozen=True):
 
 
 class BoundTo(msgspec.Struct, frozen=True):
-    """The pod to which a token says it is bound; empty if to none."""
+    """The pod to which a token says that it is bound; the fields are empty if it is bound to none."""
 
     name: str = ""
     uid: str = ""
@@ -54,11 +56,11 @@ class _Claim(msgspec.Struct, frozen=True):
 
 
 def read_unproved(token: str, *, audience: str) -> BoundTo | None:
-    """Return the pod to which the token says it is bound, without a check of its signature; None if no apiserver would
-    accept it.
+    """Return the pod to which the token says that it is bound, without a check of its signature. Return None if the
+    token has expired, is for another audience, or cannot be read: then no apiserver would accept it.
 
     Any issuer is accepted, because two are right while a cluster changes its issuer. Times in the token are by the
-    apiserver's clock, so `_LEEWAY_S` are allowed.
+    apiserver's clock, so the clocks may differ by `_LEEWAY_S` seconds.
     """
     import jwt  # imports cryptography, which most commands do not need
 

@@ -1,7 +1,7 @@
 """Trims Nodes and slurmd pods for watch caches: there are as many of them as machines, and each process keeps them all.
 
 The typed decode has already dropped most of an object (images, managed fields, volumes). What is left is mostly texts
-of other programs: a Node as clouds and device plugins write it takes 14 kB, and a quarter of that when it is trimmed.
+of other programs: a Node takes 14 kB as clouds and device plugins write it, and a quarter of that after trimming.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _NODESETS = 4096
 
 
 def trim_node(node: Node, *, signals: Set[str] = _NOTHING, annotations: Set[str] = _NOTHING) -> Node:
-    """Return the Node with what operator and scheduler read. All labels stay, because a template or a pod may select by
-    any.
+    """Return the Node with only what sunkpy's operator and scheduler read. All labels stay, because the template of a
+    NodeSet or a pod may select by any label.
 
-    `signals`: the types of conditions that health rules read. `annotations`: those that are read in addition to ours.
+    `signals`: condition types to keep, because health rules read them. `annotations`: those to keep besides sunkpy's
+    own.
     """
     meta, status = node.metadata, node.status
     return msgspec.structs.replace(
@@ -76,7 +77,7 @@ def trim_slurmd(pod: Pod) -> Pod:
 
 
 def slurmd_meta(meta: Meta) -> Meta:
-    """Return a slurmd pod's metadata without labels and annotations of others."""
+    """Return a slurmd pod's metadata with only sunkpy's own labels and annotations."""
     return Meta(
         name=meta.name,
         namespace=sys.intern(meta.namespace),

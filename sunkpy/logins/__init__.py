@@ -1,1 +1,3 @@
-"""Personal login pods: started on request, stopped while unused, recreated (one process per Slurm cluster)."""
+"""Runs personal login pods: starts them on request, stops them while unused, recreates them (one process per Slurm
+cluster).
+"""

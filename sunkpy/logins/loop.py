@@ -13,7 +13,9 @@ from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 
 
 class LoginsLoop:
-    """Makes passes over people. Nothing is decided before all pods and StatefulSets are known."""
+    """Starts, stops and recreates the login pods of people, one person at a time, once all pods and StatefulSets are
+    known.
+    """
 
     def __init__(
         self,
@@ -34,19 +36,19 @@ class LoginsLoop:
         pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
-        """Keep personal login pods until cancelled."""
+        """Start, stop and recreate personal login pods as needed, until cancelled."""
         await self._workloads.synced.wait()
         await self._pods.synced.wait()
         await run_workers(self._queue, self.reconcile, metrics=self._queue_metrics)
 
     async def reconcile(self, person: str) -> None:
-        """Make one pass over one person: collect, decide, execute."""
+        """Look at one person's login pod: collect what is known, decide, and carry that out."""
         action = decide_login(self._collector.view(person))
         if action is not None:
             await self._executor.run(action)
 
     def look(self, person: str) -> None:
-        """Decide on this person's login pod soon."""
+        """Add the person to the queue, so that it is soon decided what to do with their login pod."""
         self._queue.add(person)
 
     def _on_workload(self, old: StatefulSet | None, new: StatefulSet | None) -> None:

@@ -1,4 +1,4 @@
-"""Entry of `sunkpy logins`: settings, connections and metrics, then the Lease."""
+"""Entry of `sunkpy logins`: reads the settings, connects, makes the metrics, and works while it holds the Lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sunkpy.runtime.settings import load
 
 
 def main(config_path: Path) -> None:
-    """Keep personal login pods until a signal comes.
+    """Start, stop and recreate personal login pods until a signal comes.
 
     Raises:
         BadSettings: the settings file cannot be used.

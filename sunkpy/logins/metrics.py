@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 
 class LoginsMetrics:
-    """The metrics of the process: what it did to personal login pods, and its answers to people who asked for one."""
+    """The metrics of `sunkpy logins`: what it did to login pods, and its answers to people who asked for one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.actions = Counter(

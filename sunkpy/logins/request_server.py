@@ -1,4 +1,4 @@
-"""The HTTP API for `my-login`: `POST /logins/v1/<person>` asks for the pod of somebody.
+"""The HTTP API for `my-login`: `POST /logins/v1/<person>` asks for the login pod of a person.
 
     200 <address> <port>   it is ready: where its sshd listens (DNS may still have the previous pod)
     202 <why>              not yet: ask again in a second, because a request is soon forgotten

@@ -13,10 +13,10 @@ class PersonSettings(Settings, frozen=True, kw_only=True):
 
 
 class LoginsSettings(ProcessSettings, frozen=True, kw_only=True):
-    """The settings of `sunkpy logins`: one process serves one Slurm cluster. `people`: by name. `selector`: the labels
-    of their pods.
+    """The settings of `sunkpy logins`: one process serves one Slurm cluster. `people`: name of the person → their login
+    pod. `selector`: the labels of these pods.
 
-    Requests come to `requests_port`; people then connect to `ssh_port` of their pod.
+    `my-login` sends its requests to `requests_port`; people then connect to `ssh_port` of their pod.
     """
 
     people: dict[str, PersonSettings]

@@ -21,7 +21,7 @@ from sunkpy.runtime.serving import serve_app
 
 
 class Term:
-    """A term of leadership. The process has one at most, and ends when it loses the Lease."""
+    """One term of leadership of `sunkpy logins`. The process has one at most, and ends when it loses the Lease."""
 
     def __init__(self, *, kube: Kube, settings: LoginsSettings, process: Process, metrics: LoginsMetrics) -> None:
         namespace, selector = settings.namespace, settings.selector
@@ -42,7 +42,7 @@ class Term:
         process.add_ready_check("watches", self._problem)
 
     async def run(self) -> None:
-        """Run the term until cancelled."""
+        """Serve requests, and start, stop and recreate login pods, until cancelled."""
         runner = await serve_app(self._server.app(), self._settings.requests_port)
         try:
             async with asyncio.TaskGroup() as group:

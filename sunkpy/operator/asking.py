@@ -1,7 +1,8 @@
-"""Asks autoscalers for the nodes that NodeSets lack, and reports if none comes: `core.nodeset.asking` decides.
+"""Asks autoscalers for the nodes that NodeSets lack, by objects in the apiserver, and reports why no node comes.
+`core.nodeset.asking` decides which objects there should be.
 
-It has a queue of its own, so that a quota that refuses placeholders does not keep slurmd pods waiting. All requests are
-objects in the apiserver, so a new leader goes on where the last one was.
+This work has a queue of its own, so that slurmd pods do not wait while a quota refuses placeholder pods. All that was
+asked for stands in the apiserver, so a new leader goes on where the last one was.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ _RETURNS_WITHIN_S = 60.0  # a node that was taken back gets its slurmd pod withi
 
 
 class Asker:
-    """Makes passes over NodeSets. A pass makes the objects that stand for nodes match what is wanted."""
+    """Asks autoscalers for the nodes that NodeSets lack: makes and removes objects that autoscalers read, such as
+    placeholder pods, a CapacityBuffer or ProvisioningRequests.
+    """
 
     def __init__(
         self,
@@ -81,7 +84,9 @@ class Asker:
         self._log = structlog.get_logger("operator")
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Note which slurmd pods of each NodeSet stay. A new one stands for a node that has come."""
+        """Keep a list of each NodeSet's slurmd pods that are not about to be removed. A new pod means that a wanted
+        node has come, so its NodeSet is looked at again.
+        """
         before, after = (nodeset_key(pod) if pod is not None and not leaves(pod) else None for pod in (old, new))
         if before == after:
             return
@@ -93,7 +98,8 @@ class Asker:
             self._wake(key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make one pass over a NodeSet.
+        """Bring the objects that ask for nodes in line with what one NodeSet lacks. Return the seconds until the next
+        pass; None if a change has to come first.
 
         Raises:
             KubeError: the apiserver did not answer, or refuses us a right.
@@ -120,14 +126,16 @@ class Asker:
         return _AGAIN_S
 
     def _forget(self, key: Key) -> None:
-        """Forget a NodeSet that is gone. Kubernetes deletes the objects that stood for its nodes."""
+        """Forget a NodeSet that is gone. Kubernetes deletes the objects that asked for its nodes."""
         self._grows.discard(key)
         self._returning.pop(key, None)
         self._doubted_s.pop(key, None)
         self._at_rest.discard(key)
 
     def _wish(self, nodeset: NodeSet) -> NodesToCome:
-        """Return how many nodes the NodeSet wants now: less the slurmd pods that have come since the syncer counted."""
+        """Return how many nodes the NodeSet still wants: as its `status.growth` says, less the slurmd pods that have
+        come since.
+        """
         key = nodeset.key
         if nodeset.status.growth is None:
             self._grows.discard(key)
@@ -136,13 +144,17 @@ class Asker:
         return wish_of(nodeset, there=len({*self._node_of[key].values(), *self._taken_back(key)}))
 
     def _taken_back(self, key: Key) -> list[str]:
-        """Return the nodes that were taken back lately, and whose slurmd pod is still expected."""
+        """Return the nodes that the NodeSet took back from autoscalers within the last minute. They count as having
+        come, because their slurmd pods are expected.
+        """
         expected = {node: at_s for node, at_s in self._returning[key].items() if at_s > self._clock()}
         self._returning[key] = expected
         return [*expected]
 
     async def _take_back(self, nodeset: NodeSet, wish: NodesToCome) -> NodesToCome:
-        """Take back released nodes that no autoscaler has removed. Return how many more nodes are wanted."""
+        """Use nodes again that the NodeSet had released to autoscalers, if they still exist: remove the annotation that
+        marks them. Return which nodes are wanted besides these.
+        """
         taken, known = 0, self._returning[nodeset.key]
         released = released_nodes(nodeset, self._nodes() if wish.nodes else ())
         for node in [node for node in released if node.name not in known][: wish.nodes]:
@@ -177,11 +189,11 @@ class Asker:
         return found
 
     def _may_lack(self, key: Key, present: Present) -> bool:
-        """True if a kind may be served although the last answer lacks it: an earlier leader has left a PodTemplate for
-        such objects.
+        """True if the apiserver may serve a kind of object although its last answer leaves it out: a PodTemplate shows
+        that an earlier leader asked for nodes by CapacityBuffers or ProvisioningRequests.
 
-        If they were made again by other means, nodes would be asked for twice. So a second, later answer has to lack
-        the kind, too.
+        Asking by another kind would ask for the same nodes twice. So a second, later answer has to leave the kind out,
+        too.
         """
         means = (Means.BUFFER, Means.REQUEST)
         is_named = any(present.get(each) for each in means)
@@ -195,10 +207,10 @@ class Asker:
         return True
 
     async def _api_version(self, means: Means) -> str | None:
-        """Return the version in which the kind is served; None if it is not installed.
+        """Return the API version in which the apiserver serves this kind of object; None if the kind is not installed.
 
-        A kind that was served counts as served until its own list answers 404. An answer that lacks it is no proof, and
-        what stands there would be asked for a second time by other means.
+        A kind that was found once counts as served until a list of its objects answers 404. A discovery answer without
+        it is no proof, and the nodes of its objects would be asked for again, by another kind.
         """
         if means in (Means.PLACEHOLDER, Means.TEMPLATE):
             return "v1"
@@ -212,7 +224,9 @@ class Asker:
         return resource.api_version
 
     async def _run(self, nodeset: NodeSet, steps: Iterable[AskStep]) -> str:
-        """Write the steps in order. Return what the apiserver has against one, which ends the pass; else empty."""
+        """Write the steps in order. If the apiserver refuses one, leave out the rest and return its message; else
+        return an empty text.
+        """
         for step in steps:
             try:
                 await self._write(nodeset, step)
@@ -257,7 +271,9 @@ class Asker:
     async def _tell(
         self, nodeset: NodeSet, wish: NodesToCome, present: Present, steps: Iterable[AskStep], refused: str
     ) -> None:
-        """Write Events about the nodes that are asked for. The recorder says nothing twice within ten minutes."""
+        """Write Events on the NodeSet: how many nodes autoscalers are asked for, or why none comes. An equal Event is
+        written at most once in ten minutes.
+        """
         kind, growth = names.NODESET_KIND, nodeset.status.growth
         many = f"{wish.nodes} node{'' if wish.nodes == 1 else 's'}"
         if refused or (missing := explain_missing(nodeset, present)):

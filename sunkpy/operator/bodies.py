@@ -1,4 +1,6 @@
-"""JSON bodies of patches: what has to change, and the uid and resourceVersion on which that was decided."""
+"""Builds the JSON bodies of patches: what has to change, mostly with the uid and resourceVersion on which that was
+decided, so that the apiserver refuses to patch a changed object.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _NONE: Changes = {}
 def pod_metadata(
     pod: Pod, *, annotations: Changes = _NONE, labels: Changes = _NONE, owner: Json | None = None, as_seen: bool
 ) -> Json:
-    """Return a patch of exactly this pod's labels, annotations and owner; `as_seen`: only if it has not changed."""
+    """Return a patch of this pod's labels, annotations and owner. It names the pod's uid, so it changes no later pod of
+    this name. `as_seen`: the apiserver refuses it if the pod has changed.
+    """
     metadata: Json = {"uid": pod.uid}
     if annotations:
         metadata["annotations"] = dict(annotations)
@@ -34,7 +38,9 @@ def pod_metadata(
 
 
 def node_object(node: Node, patch: NodePatch) -> Json:
-    """Return a patch of labels, annotations, cordon and taints of a Node, only if it is as it was seen."""
+    """Return a patch of labels, annotations, cordon and taints of a Node. The apiserver refuses it if the Node has
+    changed since it was read.
+    """
     metadata: Json = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
     if patch.labels:
         metadata["labels"] = dict(patch.labels)
@@ -50,7 +56,7 @@ def node_object(node: Node, patch: NodePatch) -> Json:
 
 
 def node_status(node: Node, patch: NodePatch, now: str) -> Json:
-    """Return a strategic merge patch of a Node's conditions, which leaves the conditions of the kubelet alone."""
+    """Return a strategic merge patch of some conditions of a Node, which leaves the conditions of the kubelet alone."""
     merged = [_node_condition(node.condition(condition.type), condition, now) for condition in patch.conditions]
     removed: list[Json] = [{"$patch": "delete", "type": type_} for type_ in patch.gone_conditions]
     return {"status": {"conditions": [*merged, *removed]}}
@@ -61,7 +67,9 @@ def _node_condition(old: Condition | None, new: Condition, now: str) -> Json:
 
 
 def nodeset_status(status: NodeSetStatus) -> Json:
-    """Return the operator's whole part of a NodeSet's status, with numbers and conditions that went to nothing."""
+    """Return a patch of all status fields of a NodeSet that the operator writes. Zeros and an empty list of conditions
+    are written, too, so that no old value stays.
+    """
     numbers: Mapping[str, object] = {
         "desiredNumberScheduled": status.desired_number_scheduled,
         "numberFeasible": status.number_feasible,

@@ -1,8 +1,8 @@
 """Collects what a decision reads, from watches and memory: a `World` for a NodeSet, or a Node with its slurmd pod.
 
 The NodeSet itself is read from the apiserver at the start of each pass, because kopf only says *that* it changed. Pods
-and nodes come from the informers; `Surveys` judges them when they change. A slightly old copy does no harm: every write
-is guarded by what it was decided on.
+and nodes come from the informers; `Surveys` evaluates nodes that have changed. A slightly old copy does no harm,
+because a write fails if its object has changed since the decision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sunkpy.operator.surveys import Surveys
 
 
 class Collector:
-    """Collects what decisions read. It writes nothing, and answers the same until something changes."""
+    """Collects what the decisions about NodeSets and Nodes read. It writes nothing to the cluster."""
 
     def __init__(
         self,
@@ -45,7 +45,9 @@ class Collector:
         self._now = now
 
     async def nodeset(self, key: Key) -> NodeSet | None:
-        """Return the NodeSet as the apiserver has it now. If it does not exist, forget it and return None."""
+        """Return the NodeSet as the apiserver has it now; None if it does not exist. What was remembered of it is then
+        dropped.
+        """
         try:
             nodeset = await self._kube.get(paths.nodeset(*key), NodeSet)
         except errors.NotFound:
@@ -56,7 +58,7 @@ class Collector:
         return nodeset
 
     async def catch_up(self, nodeset: NodeSet) -> None:
-        """Judge most of the changed nodes, so that `world` has little left to do.
+        """Evaluate most of the changed nodes for this NodeSet, so that `world` has little left to do.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template.
@@ -65,7 +67,8 @@ class Collector:
         await self._surveys.catch_up(nodeset)
 
     def world(self, nodeset: NodeSet) -> World:
-        """Return all that a pass over the NodeSet reads, including pods that were only just created.
+        """Return all that the decision about a NodeSet reads, with pods that were just created and that no watch shows
+        yet.
 
         Raises:
             msgspec.ValidationError, quantity.BadQuantity: as in `catch_up`.
@@ -88,11 +91,13 @@ class Collector:
         )
 
     def any_node(self) -> Node | None:
-        """Return any node, for which an example pod can be built; None if there is none."""
+        """Return any Node of the cluster, because an example pod has to be built for one; None if there is no Node."""
         return next(iter(self._nodes.values()), None)
 
     def node_and_pod(self, name: str) -> tuple[Node | None, Pod | None]:
-        """Return the Node, and the slurmd pod that is bound to it; None for one that does not exist."""
+        """Return the Node of this name, and the slurmd pod that is bound to it. Each of them is None if it does not
+        exist.
+        """
         return self._nodes.get("", name), self._pods.slurmd_on(name)
 
     def has_jobs(self, node: str) -> bool:

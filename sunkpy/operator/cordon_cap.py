@@ -1,7 +1,7 @@
-"""How many Nodes are cordoned or tainted because of drains in Slurm, and whether one more may be.
+"""Limits how many Nodes are cordoned or tainted because their Slurm nodes are drained.
 
-`scontrol update nodename=ALL state=drain` is one line, and without a cap it would take every Node of the pool from
-Kubernetes.
+The one command `scontrol update nodename=ALL state=drain` drains all Slurm nodes. Without the limit it would take every
+Node of the pool from Kubernetes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from sunkpy.operator.settings import SlurmDrainSettings
 
 
 class CordonCap(NodeCap):
-    """The cap on Nodes that sunkpy has cordoned or tainted because of drains in Slurm."""
+    """The limit on the number of Nodes that sunkpy cordons or taints because of drains in Slurm."""
 
     def __init__(self, settings: SlurmDrainSettings) -> None:
         super().__init__(is_marked, settings.max_percent)
         self._policy = settings.policy
 
     def marking(self, node: Node, pod: Pod | None) -> MarkLimit:
-        """Return the policy, and whether this Node may be marked, too. Call `note` before the next await."""
+        """Return the drain policy, and whether this Node may be cordoned or tainted; always True if Slurm has not
+        drained it. If it is, call `note` before the next await, so that it counts.
+        """
         is_drained = pod is not None and pod.is_condition_true(names.CONDITION_CORDON)
         return MarkLimit(policy=self._policy, has_room=self.has_room(node, pod) or not is_drained)

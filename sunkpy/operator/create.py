@@ -1,8 +1,8 @@
-"""Creates slurmd pods, carefully: each new template gets a dry run first, and the first refusal stops the rest.
+"""Creates slurmd pods, carefully: each new template is tried in a dry run, and after the first refusal no more are
+created.
 
-Pods are created in waves (`core.nodeset.world:WAVE`), so that a pass that fills ten thousand nodes does not keep the
-other steps of its NodeSet waiting, and not faster than slurmctld takes new nodes in
-(`operator.memory:CREATED_PER_S`).
+Pods are created in waves (`core.nodeset.world:WAVE`), so that other steps of a NodeSet do not wait until it has filled
+ten thousand nodes. They are not created faster than slurmctld takes new nodes in (`operator.memory:CREATED_PER_S`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _FULL_QUOTA = "exceeded quota"
 
 
 class PodCreator:
-    """Creates slurmd pods. An accepted pod counts before the watch shows it; a refusal is remembered."""
+    """Creates slurmd pods. A pod that the apiserver has accepted counts as existing before the watch shows it. The
+    reason of a refusal is noted in `Memory`.
+    """
 
     def __init__(
         self, kube: Kube, *, pods: PodIndex, memory: Memory, events: EventRecorder, metrics: OperatorMetrics
@@ -44,7 +46,8 @@ class PodCreator:
         self._metrics = metrics
 
     async def vet_template(self, nodeset: NodeSet, node: Node | None) -> None:
-        """Dry-run each new template at the apiserver, so that no pod is removed for a template that it refuses.
+        """Try each new template in a dry run at the apiserver, so that no pod is removed for a template that the
+        apiserver refuses.
 
         Args:
             nodeset: whose template it is.
@@ -62,8 +65,8 @@ class PodCreator:
         self._memory.note_vetted(nodeset)
 
     async def _try_out(self, nodeset: NodeSet, body: Json) -> str | None:
-        """Return what admission has against a pod, by a dry run; empty if nothing. None if the answer says nothing
-        about the template.
+        """Return why admission refuses a pod, or which limits it would add, by a dry run; empty if neither. None if the
+        answer is not about the template, such as that a quota is full.
         """
         path = paths.pods(nodeset.metadata.namespace)
         try:
@@ -79,7 +82,8 @@ class PodCreator:
     async def create_all(self, nodeset: NodeSet, creations: Sequence[CreatePod]) -> None:
         """Create 1, 2, 4 … pods at once while the template is new, so that it is refused once, not a thousand times.
 
-        The first pod is tried in a dry run: limits that admission adds are seen before a job runs into them.
+        The first pod is tried in a dry run. If admission refuses it or adds limits to it, no pod is created: with such
+        limits, jobs would be killed later.
         """
         if not creations:
             return
@@ -103,7 +107,9 @@ class PodCreator:
             await self._events.normal(nodeset, names.NODESET_KIND, reason="PodsCreated", action="Create", note=note)
 
     async def _create(self, nodeset: NodeSet, creation: CreatePod, made: list[str]) -> str:
-        """Create one pod, and add its name to `made`. Return what the apiserver has against it, or an empty text."""
+        """Create one pod, and add its name to `made`. Return why it cannot be created; empty if it was, or exists
+        already.
+        """
         namespace = nodeset.metadata.namespace
         try:
             answer = await self._kube.create(paths.pods(namespace), creation.body)
@@ -117,7 +123,7 @@ class PodCreator:
         return ""
 
     async def _explain_taken(self, nodeset: NodeSet, creation: CreatePod) -> str:
-        """Return what is wrong with a pod that has the name already; empty if nothing is.
+        """Return what is wrong with the pod that already has the name of a pod to create; empty if it can be used.
 
         A pod of this NodeSet that the watch has not shown yet is fine. A pod without an owner, left behind by an
         earlier NodeSet of this name, is taken over. Any other pod is an error.
@@ -134,8 +140,8 @@ class PodCreator:
         return f"pod {creation.name} exists and is not of this NodeSet: delete it, or choose another podNamePrefix"
 
     async def _adopt(self, nodeset: NodeSet, pod: Pod) -> bool:
-        """Take over a pod that was left behind; False if it did not work. The NodeSet is read again first: if it is
-        being deleted, it may just have left the pod.
+        """Make the NodeSet the owner of a pod that an earlier NodeSet of its name left behind; False if that failed.
+        The NodeSet is read again first: if it is being deleted, it may have left the pod behind itself.
         """
         namespace = nodeset.metadata.namespace
         try:

@@ -1,7 +1,8 @@
 """Follows the objects by which other programs ask for drains of nodes, and answers each once nothing runs on its node.
 
-A request is a signal for as long as it is there (`core.health`). Once its node is drained, the operator asks the syncer
-whether anything runs there, and answers the request by the syncer's answer (`core.nodeset.emptied`).
+As long as such a request exists, it counts as a signal that its node is sick (`core.health`), so the node is drained.
+Then the operator asks the syncer whether anything still runs there, and answers the request when the syncer has said
+that nothing does (`core.nodeset.emptied`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _AGAIN_S = 15.0
 
 
 class DrainRequestWatch:
-    """Follows the DrainRequests of each Node. When one changes, `on_change` is called with the name of its Node."""
+    """Follows the objects by which other programs ask for drains of Nodes. When one changes, `on_change` is called with
+    the name of its Node.
+    """
 
     def __init__(self, kube: Kube, settings: DrainRequests, on_change: Callable[[str], None]) -> None:
         self._kube = kube
@@ -39,7 +42,7 @@ class DrainRequestWatch:
             self._watch.add_handler(self._changed)
 
     async def run(self) -> None:
-        """Follow the requests until cancelled, if the values name such objects."""
+        """Watch the objects that ask for drains until cancelled; return at once if the values name no kind."""
         if self._watch is not None:
             await self._watch.run()
 
@@ -54,14 +57,18 @@ class DrainRequestWatch:
             self._on_change(node)
 
     def add_to(self, node: Node) -> Node:
-        """Return the Node with the text of who asks for its drain. It is unchanged until the requests were listed."""
+        """Return the Node with the text of who asks for its drain (`drain_request`), empty if nobody does. Until these
+        requests are listed, return it unchanged.
+        """
         if self._watch is None or not self._watch.synced.is_set():
             return node
         found = self._of_node.get(node.name, {})
         return msgspec.structs.replace(node, drain_request="; ".join(each.text for each in found.values()))
 
     def is_waited(self, node: Node) -> bool | None:
-        """True if a request for this Node waits for its answer; None if the requests were not listed yet."""
+        """True if a program that asked for a drain of this Node waits for the answer; None until such requests are
+        listed.
+        """
         if self._watch is not None and not self._watch.synced.is_set():
             return None
         return bool(self._unanswered(node))
@@ -74,7 +81,7 @@ class DrainRequestWatch:
         """Answer the requests to drain this Node, if the syncer has just said that it is drained and runs no job.
 
         Returns:
-            After how many seconds to try again, because the apiserver refused it.
+            After how many seconds to try again, because the apiserver refused an answer; None if it refused none.
         """
         if pod is None or not is_answered(node, pod, utc_now()):
             return None

@@ -1,7 +1,7 @@
-"""Carries out the actions of a NodeSet decision as writes to the apiserver.
+"""Carries out what was decided for a NodeSet, as writes to the apiserver.
 
-Every write is guarded by what it was decided on (uid, resourceVersion), so acting on an old copy fails instead of doing
-harm, and the next pass repairs what this one could not finish.
+A write to a pod or NodeSet names the version on which it was decided (resourceVersion). If the object has changed, the
+write fails and does no harm, and the next pass decides again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOO_LATE_AGAIN_S = 1.0  # the watch will normally bring the newer object before
 
 
 class Executor:
-    """Writes NodeSets and slurmd pods; `PodCreator` creates the pods."""
+    """Carries out actions on NodeSets and slurmd pods, such as deletions. `PodCreator` creates the pods."""
 
     def __init__(
         self, kube: Kube, *, creator: PodCreator, memory: Memory, events: EventRecorder, metrics: OperatorMetrics
@@ -55,9 +55,10 @@ class Executor:
         self._log = structlog.get_logger("nodeset")
 
     async def run(self, nodeset: NodeSet, actions: Sequence[NodeSetAction]) -> float | None:
-        """Carry out the steps. Return after how many seconds to look again if one came too late; None if none did.
+        """Carry out the actions. Return the seconds until the next look if one came too late, because its object had
+        changed; else None.
 
-        Await it right after the decision: nothing here awaits before the nodes are claimed.
+        Await this right after the decision: without an await between them, two NodeSets never take the same node.
         """
         with self._memory.claim(actions) as creations:
             others = [action for action in actions if not isinstance(action, CreatePod)]
@@ -75,7 +76,7 @@ class Executor:
         return _TOO_LATE_AGAIN_S if late else None
 
     async def guard(self, nodeset: NodeSet) -> None:
-        """Write the NodeSet's disruption budget every few minutes, because somebody may have deleted it."""
+        """Write the NodeSet's PodDisruptionBudget, again every few minutes, because somebody may have deleted it."""
         if nodeset.is_deleting or self._memory.is_guarded(nodeset):
             return
         path = paths.disruption_budget(nodeset.metadata.namespace, budget_name(nodeset))
@@ -87,8 +88,8 @@ class Executor:
         self._memory.note_guarded(nodeset)
 
     async def _run_one(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> bool:
-        """Run one action. Return False if it has to be decided again, because its pod or NodeSet has changed since the
-        decision, or the apiserver still lists pods of a NodeSet that is to lose our finalizer.
+        """Carry out one action. Return False if it has to be decided again, because its pod or NodeSet has changed
+        since the decision, or because a NodeSet that is to lose our finalizer still has pods in the apiserver.
         """
         try:
             return await self._write(nodeset, action)
@@ -133,7 +134,9 @@ class Executor:
         await self._kube.patch(paths.nodeset(*nodeset.key), {"metadata": metadata})
 
     async def _remove_finalizer(self, nodeset: NodeSet) -> bool:
-        """Remove our finalizer. Return False, and remove nothing, if the apiserver lists a pod of the NodeSet."""
+        """Remove sunkpy's finalizer from the NodeSet. Return False, and remove nothing, if the apiserver still lists a
+        pod of it.
+        """
         path = paths.pods(nodeset.metadata.namespace)
         if any(map(nodeset.owns, await self._kube.list_objects(path, Pod, label_selector=nodeset.pod_selector))):
             return False
@@ -157,7 +160,9 @@ class PodEvent(msgspec.Struct, frozen=True):
 
 
 def group_removals(actions: Iterable[NodeSetAction]) -> dict[PodEvent, list[str]]:
-    """Return the Events about removals, each with the names of its pods: one line for a hundred pods."""
+    """Return the Events about pods marked for removal, unmarked or deleted, each with the names of its pods: one Event
+    for a hundred pods.
+    """
     groups: dict[PodEvent, list[str]] = {}
     for action in actions:
         match action:

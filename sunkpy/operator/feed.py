@@ -1,8 +1,8 @@
-"""Changes of NodeSets, reported by kopf: the key goes to a queue, and kopf writes nothing on the object.
+"""Follows NodeSets with kopf, which calls a function at each change and writes nothing on the objects.
 
 kopf runs in a thread with an event loop of its own, because at its end it cancels every task of its loop, and because
-its start-up work must not delay the informers. It gets a registry with our login only: the default one would import
-the official client's models, 60 MB that nothing here uses.
+its start-up work must not delay the informers. Its registry has only our own login handler: the default registry would
+import the official client's models, 60 MB that nothing here uses.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _STOP_S = 3.0
 
 
 async def follow_nodesets(seen: OnNodeSet) -> None:
-    """Report each NodeSet at the start and at each change, until cancelled.
+    """Call `seen` with each NodeSet at the start and at each change, until cancelled.
 
     Raises:
-        RuntimeError: kopf ended by itself; no change would be reported any more.
+        RuntimeError: kopf has ended by itself, so no change would be reported any more.
     """
     loop = asyncio.get_running_loop()
     stop = threading.Event()

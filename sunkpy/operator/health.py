@@ -1,4 +1,6 @@
-"""The health of Nodes: each pass over a Node makes one step of `core.health`, within the cap, and counts it."""
+"""Follows the health of Nodes: at each look at a Node, `core.health` decides one step, such as to close the Node for
+jobs or to open it. Only a share of the Nodes may be closed at once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ WindowsOf = Callable[[Pod], Sequence[Window] | None]
 
 
 class HealthWatch:
-    """Decides the next step of each Node's health by the rules of the settings, within the caps."""
+    """Decides the next step of each Node's health by the rules of the settings, such as to close it or have it
+    repaired. It limits how many Nodes are closed or under repair at once.
+    """
 
     def __init__(
         self,
@@ -42,7 +46,7 @@ class HealthWatch:
         self._closing_since_s: dict[str, float] = {}
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Update caps and metrics after a change from the watch of Nodes."""
+        """Update the counts of closed Nodes and Nodes under repair, and the metrics, after a change from the watch."""
         self._cap.node_changed(old, new)
         self._remedied.node_changed(old, new)
         self._metrics.node_changed(old, new)
@@ -55,8 +59,8 @@ class HealthWatch:
             del self._closing_since_s[old.name]
 
     def asks(self, node: Node, pod: Pod) -> bool:
-        """True if the syncer has to be asked whether anything runs on the node. Its answer is a write each
-        ten seconds.
+        """True if the syncer has to be asked whether anything runs on the node, because a repair may begin once nothing
+        does. Its answer is a write each ten seconds, so most repairs wait for a maintenance window before it is asked.
         """
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:
@@ -65,7 +69,9 @@ class HealthWatch:
         return windows is not None and is_open(windows, self._now())
 
     def step(self, node: Node, pod: Pod | None) -> HealthStep:
-        """Return the next step of a Node's health. It counts towards the cap before a watch shows it."""
+        """Return the next step of a Node's health. If it closes the Node or begins a repair, it is counted before a
+        watch shows it.
+        """
         now = self._now()
         windows = self._windows_of(pod) if pod is not None else ()
         view = HealthView(

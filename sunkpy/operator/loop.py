@@ -1,4 +1,5 @@
-"""The operator's passes over NodeSets and Nodes (collect, decide, execute), and which change wakes which key.
+"""The operator's passes over NodeSets and Nodes (collect, decide, execute), and which change leads to which pass. A key
+is the name of an object; it waits in a queue.
 
 watch of NodeSets (kopf) ──┐           ┌─▶ queue of asks ─────▶ Asker.reconcile ───────▶ decide_steps
 watch of Pods ─────────────┼─▶ Wakes ──┼─▶ queue of NodeSets ─▶ NodeSetLoop.reconcile ─▶ decide_nodeset
@@ -47,7 +48,7 @@ _GATHER_S = 0.1  # for our own pods, whose steps must not wait long
 
 
 class NodeSetLoop:
-    """Makes passes over NodeSets. A key is a NodeSet's namespace and name; a pass does all that is due for it."""
+    """Does what is due for one NodeSet at a time: collect, decide, execute. A key is a NodeSet's namespace and name."""
 
     def __init__(
         self, *, collector: Collector, creator: PodCreator, executor: Executor, status: StatusWriter, memory: Memory
@@ -59,7 +60,8 @@ class NodeSetLoop:
         self._memory = memory
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make one pass over a NodeSet: carry out the steps, then write the status, once.
+        """Carry out all that is due for one NodeSet, then write its status. Return the seconds until the next pass;
+        None if a change has to come first.
 
         Raises:
             KubeError: the apiserver did not answer, or refuses us a right.
@@ -86,7 +88,9 @@ class NodeSetLoop:
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     async def _report(self, world: World, plan: Plan) -> float | None:
-        """Write the status and its Events. Return after how many seconds to try again if it is too early."""
+        """Write the NodeSet's status and its Events. If the last status is too recent, write nothing and return after
+        how many seconds to try again; else None.
+        """
         due_in_s = self._status.due_in_s(world.nodeset)
         if due_in_s > 0:
             return due_in_s
@@ -99,7 +103,9 @@ class NodeSetLoop:
 
 
 class NodeLoop:
-    """Makes passes over Nodes. A key is a Node's name; a pass brings the Node and its slurmd pod in line."""
+    """Does what is due for one Node at a time: the Node's state goes onto its slurmd pod, and back. A key is a Node's
+    name.
+    """
 
     def __init__(
         self,
@@ -120,7 +126,9 @@ class NodeLoop:
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
-        """Write the Node's cordon and health onto its slurmd pod, and the pod's report onto the Node."""
+        """Write the Node's cordon and health onto its slurmd pod, and the pod's report onto the Node. Return the
+        seconds until the next pass; None if a change has to come first.
+        """
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:
             annotations = {**decide_pod_cordon(node, pod), **self._question(node, pod)}
@@ -147,7 +155,9 @@ class NodeLoop:
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def _question(self, node: Node | None, pod: Pod) -> dict[str, str | None]:
-        """Return the annotation for the slurmd pod by which the syncer is asked whether anything runs there."""
+        """Return the change of the slurmd pod's annotation that asks the syncer whether anything runs there, or stops
+        asking; empty if the annotation is right.
+        """
         if node is None:
             return {}
         is_asked = self._health.asks(node, pod) or self._requests.is_waited(node)
@@ -159,7 +169,7 @@ class NodeLoop:
 
 
 class Wakes:
-    """The queues of the operator, and the handlers of watches that put keys into them."""
+    """The queues of NodeSets and Nodes to look at, and the handlers of watches that put keys into these queues."""
 
     def __init__(self, *, settle_s: float = _SETTLE_S, gather_s: float = _GATHER_S) -> None:
         self._settle_s = settle_s
@@ -170,7 +180,9 @@ class Wakes:
         self._known: dict[Key, NodeSet | None] = {}
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
-        """Wake passes for a NodeSet that kopf reports. A status that we wrote ourselves wakes nothing."""
+        """Queue a NodeSet that kopf reports, unless nothing that matters has changed, as when the operator wrote the
+        status itself.
+        """
         known = self._known.pop(nodeset.key, None)
         if not is_gone:
             self._known[nodeset.key] = nodeset
@@ -180,13 +192,17 @@ class Wakes:
             self.asks.add(nodeset.key)
 
     def windows_of(self, pod: Pod) -> Sequence[Window] | None:
-        """Return the windows in which a roll may take nodes of the pod's NodeSet; None if the NodeSet is not known."""
+        """Return the maintenance windows in which a roll may take nodes of the pod's NodeSet (empty: always); None if
+        the NodeSet is not known.
+        """
         key = nodeset_key(pod)
         nodeset = self._known.get(key) if key is not None else None
         return nodeset.spec.update_strategy.rolling_update.windows if nodeset is not None else None
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Wake NodeSet and Node of a changed slurmd pod. If another pod took or freed room, wake all NodeSets."""
+        """Queue NodeSet and Node of a changed slurmd pod. If another pod took or freed room, queue all NodeSets; if a
+        job's pod is gone, queue its Node.
+        """
         pod = new or old
         if pod is None:
             return
@@ -202,7 +218,7 @@ class Wakes:
             self.nodes.add(pod.spec.node_name)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Wake a Node that changed. It wakes all NodeSets, too, if something changed that feasibility reads."""
+        """Queue a Node that changed. If the change may decide which NodeSets the Node fits, queue all NodeSets too."""
         node = new or old
         if node is None:
             return
@@ -211,18 +227,20 @@ class Wakes:
             self._wake_all_nodesets()
 
     def devices_changed(self, _: str) -> None:
-        """Wake all NodeSets, because a driver offers other devices of a node."""
+        """Queue all NodeSets, because a device driver now offers other devices of a node."""
         self._wake_all_nodesets()
 
     def resync_nodesets(self, listed: set[Key]) -> None:
-        """Wake all NodeSets that are listed, and those that were deleted behind a broken watch."""
+        """Queue all NodeSets that are listed, and those whose deletion a broken watch has missed: they are known, but
+        not listed.
+        """
         for key in self._known.keys() | listed:
             self.nodesets.add(key)
             self.asks.add(key)
         self._known = {key: self._known.get(key) for key in listed}
 
     def resync_nodes(self, nodes: Iterable[Node]) -> None:
-        """Wake all Nodes, in case an event was missed."""
+        """Queue these Nodes, in case an event about one was missed."""
         for node in nodes:
             self.nodes.add(node.name)
 
@@ -232,14 +250,16 @@ class Wakes:
 
 
 def _asked_for(nodeset: NodeSet) -> tuple[object, ...]:
-    """Return all that a pass reads of a NodeSet. Of its status that is `growth`, if the NodeSet releases idle nodes."""
+    """Return the parts of a NodeSet that a pass reads, to compare two versions: with `status.growth` if it releases
+    idle nodes.
+    """
     meta = nodeset.metadata
     growth = nodeset.status.growth if nodeset.spec.releases else None
     return (meta.uid, nodeset.is_deleting, meta.annotations, meta.finalizers, nodeset.spec, growth)
 
 
 def _wanted(nodeset: NodeSet) -> tuple[object, ...]:
-    """Return the part of a NodeSet that decides which nodes autoscalers are asked for."""
+    """Return the parts of a NodeSet that decide which nodes autoscalers are asked for, to compare two versions."""
     growth = nodeset.status.growth
     return (nodeset.uid, nodeset.is_deleting, nodeset.spec, growth.without_time if growth is not None else None)
 
@@ -253,7 +273,9 @@ def _takes_room(pod: Pod | None) -> bool:
 
 
 def _fit_facts(node: Node) -> tuple[object, ...]:
-    """Return what feasibility and names of pods depend on. A heartbeat of the Node changes none of it."""
+    """Return the parts of a Node that decide which NodeSets it fits and its pod's name, to compare two versions. A
+    heartbeat changes none of them.
+    """
     leaving = (node.is_deleting, names.ANNOTATION_EMPTIED in node.annotations, is_being_verified(node))
     released = node.annotations.get(names.ANNOTATION_RELEASED)
     return (node.labels, node.spec, node.status.allocatable, node.status.addresses, node.is_ready, leaving, released)

@@ -1,4 +1,4 @@
-"""Entry of `sunkpy operator`: settings, connections and metrics, then the Lease."""
+"""Entry of `sunkpy operator`: reads the settings, connects, makes the metrics, and works while it holds the Lease."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What one leader remembers of NodeSets between passes.
+"""What the leading operator remembers of NodeSets from one pass to the next.
 
-No job's safety depends on it, and a new leader starts without it: it asks about each template again before it rolls one
-out, writes the budgets again, and tries failed pods again after the shortest pause.
+No job's safety depends on this memory, and a new leader starts without it. The new leader tries each template again
+before it rolls one out, writes the disruption budgets again, and replaces failed pods after the shortest pause.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ this the rate.
 
 @dataclass
 class _Notes:
-    """What is remembered of one NodeSet. Refusal, acceptance and vetting belong to a template, known by its hash;
-    `hash` is that of `spec`. The budget belongs to a uid.
+    """What is remembered of one NodeSet. `hash` is that of its current pod template; the other hashes say which
+    template the apiserver last refused, accepted, or was asked about. `guarded_uid`: whose disruption budget was last
+    written.
 
     `room`: how many pods might have been created at the time `room_at_s`; it grows again with time. `offers`: pod uid →
     what its node offers now instead of what the pod was made for, and since when. `idle`: pod uid → since when nothing
@@ -56,8 +57,8 @@ class _Notes:
 
 
 class Memory:
-    """What the leader remembers of NodeSets: refusals, failures, budgets, changed offers, and the nodes for which a pod
-    is being created.
+    """What the leader remembers of NodeSets: refusals, failures, budgets, changed offers of nodes, and the nodes for
+    which a pod is being created.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -66,18 +67,18 @@ class Memory:
         self._claims: set[str] = set()
 
     def forget(self, key: Key) -> None:
-        """Forget a NodeSet that is gone. One of the same name would be another."""
+        """Drop what is remembered of a NodeSet that is gone. A later NodeSet of the same name is another one."""
         self._notes.pop(key, None)
 
     # ------------------------------------------------------------- templates
 
     def refusal(self, nodeset: NodeSet) -> str:
-        """Return why the apiserver refused a pod of the current template; empty if it has not."""
+        """Return why the apiserver refused a pod of the current template; empty if it has refused none."""
         notes = self._of(nodeset)
         return notes.refusal if notes.refused_hash == notes.hash else ""
 
     def note_refusal(self, nodeset: NodeSet, text: str) -> None:
-        """Note why the apiserver refused a pod of the current template. An empty text means: it accepted one."""
+        """Note why the apiserver refused a pod of the current template. An empty text means that it accepted one."""
         notes = self._of(nodeset)
         notes.refusal, notes.refused_hash = text, notes.hash
         notes.accepted_hash = "" if text else notes.hash
@@ -88,20 +89,20 @@ class Memory:
         return notes.accepted_hash == notes.hash
 
     def is_vetted(self, nodeset: NodeSet) -> bool:
-        """True if the apiserver was asked about the current template and has nothing against it."""
+        """True if the current template was tried in a dry run, and the apiserver has not refused a pod of it."""
         notes = self._of(nodeset)
         return notes.vetted_hash == notes.hash and not self.refusal(nodeset)
 
     def note_vetted(self, nodeset: NodeSet) -> None:
-        """Note that the apiserver was asked about the current template."""
+        """Note that the current template was tried in a dry run, whatever the apiserver answered."""
         notes = self._of(nodeset)
         notes.vetted_hash = notes.hash
 
     # ----------------------------------------------------------------- waves
 
     def room_to_create(self, nodeset: NodeSet) -> int:
-        """Return how many pods may be created now: at first a wave, then `CREATED_PER_S`. It is 0 until there is room
-        for a few at once.
+        """Return how many pods may be created now: `WAVE` at once, and after that `CREATED_PER_S` a second. The answer
+        is 0 until `_SMALLEST_WAVE` pods may be created together.
         """
         notes, now_s = self._of(nodeset), self._clock()
         notes.room = min(WAVE, notes.room + (now_s - notes.room_at_s) * CREATED_PER_S)
@@ -109,34 +110,40 @@ class Memory:
         return int(notes.room) if notes.room >= _SMALLEST_WAVE else 0
 
     def note_created(self, nodeset: NodeSet, count: int) -> None:
-        """Note how many pods are being created."""
+        """Note that this number of pods is being created, so that fewer may be created now."""
         self._of(nodeset).room -= count
 
     # --------------------------------------------------------------- budgets
 
     def is_guarded(self, nodeset: NodeSet) -> bool:
-        """True if the disruption budget of this NodeSet, not of an earlier one of its name, was written lately."""
+        """True if this NodeSet's disruption budget was written or refused lately. That of an earlier NodeSet of its
+        name does not count.
+        """
         notes = self._of(nodeset)
         return notes.guarded_uid == nodeset.uid and self._clock() - notes.guarded_at_s < GUARD_LASTS_S
 
     def note_guarded(self, nodeset: NodeSet) -> None:
-        """Note that the NodeSet's disruption budget was written or refused: it is not tried again soon."""
+        """Note that the NodeSet's disruption budget was written, or that the apiserver refused it: it is not tried
+        again soon.
+        """
         notes = self._of(nodeset)
         notes.guarded_uid, notes.guarded_at_s = nodeset.uid, self._clock()
 
     # -------------------------------------------------------------- failures
 
     def failures(self, nodeset: NodeSet) -> Mapping[str, int]:
-        """Return how often in a row the pod of each node has failed. It is a copy, which does not change later."""
+        """Return for each node how often in a row its slurmd pod has failed, in a copy that does not change later."""
         return dict(self._of(nodeset).failures)
 
     def note_failure(self, nodeset: NodeSet, pod: Pod) -> None:
-        """Note a failed pod: the pause before the next pod on its node doubles."""
+        """Note that a slurmd pod has failed. The pause before the next pod on its node becomes twice as long."""
         failures = self._of(nodeset).failures
         failures[node_of(pod)] = failures.get(node_of(pod), 0) + 1
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Forget the failures on the node of a pod that is Ready. The next pause is the shortest again."""
+        """If the changed pod is a slurmd pod and Ready, forget the failures on its node: the next pause there is the
+        shortest again.
+        """
         key = nodeset_key(new) if new is not None else None
         if new is None or key is None or not new.is_condition_true("Ready"):
             return
@@ -145,7 +152,7 @@ class Memory:
             notes.failures.pop(node_of(new), None)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Forget the failures of a Node that is gone."""
+        """If a Node is gone, forget the failures of slurmd pods there."""
         if old is not None and new is None:
             for notes in self._notes.values():
                 notes.failures.pop(old.name, None)
@@ -153,9 +160,10 @@ class Memory:
     # ---------------------------------------------------------------- offers
 
     def lasting_offers(self, nodeset: NodeSet, changed: Mapping[str, str]) -> tuple[frozenset[str], float | None]:
-        """Return the pods (by uid) whose nodes have offered something other than they were made for long enough.
+        """Return the pods (by uid) whose node has for long enough offered to Slurm something other than the pod was
+        made for. `changed`: pod uid → what its node offers now, if that differs.
 
-        The second value says after how many seconds there may be more of these pods.
+        The second value says after how many seconds there may be more of these pods; None if there are no others.
         """
         notes, now_s = self._of(nodeset), self._clock()
         known = notes.offers
@@ -171,10 +179,10 @@ class Memory:
 
     def long_idle(self, nodeset: NodeSet, idle: Iterable[str]) -> tuple[frozenset[str], float | None]:
         """Return the pods (by uid) whose nodes have been idle for `growth.releaseAfterSeconds`, so that they may be
-        released.
+        released to autoscalers.
 
         `idle`: the pods on whose nodes nothing runs now. The second value says after how many seconds there may be more
-        to release. A new leader counts from its start.
+        such pods; None if there are no others. A new leader counts from its start.
         """
         notes, now_s = self._of(nodeset), self._clock()
         notes.idle = {uid: notes.idle.get(uid, now_s) for uid in idle}
@@ -187,10 +195,11 @@ class Memory:
 
     @contextmanager
     def claim(self, actions: Iterable[NodeSetAction]) -> Iterator[list[CreatePod]]:
-        """Yield the creations on nodes for which no other NodeSet is creating a pod; these nodes are held until the
-        end.
+        """Reserve the nodes of new pods until the context ends. Yield the pod creations among `actions`, without those
+        on a node that another NodeSet has reserved.
 
-        Enter it without an await after the world was collected: then two NodeSets never both see a node as free.
+        Enter the context without an await after the decision's input was collected. Then two NodeSets never both see a
+        node as free.
         """
         mine = [action for action in actions if isinstance(action, CreatePod) and action.node not in self._claims]
         nodes = {creation.node for creation in mine}

@@ -90,7 +90,7 @@ _DRAINED_WITHIN_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
 class HealthMetrics(Collector):
-    """Metrics of the health of Nodes, counted from the records on the Nodes that the watch shows."""
+    """Metrics of the health of Nodes, from the health record in the annotations of each Node that the watch shows."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._nodes: Counts[tuple[str, ...]] = Counts()
@@ -123,7 +123,9 @@ class HealthMetrics(Collector):
         registry.register(self)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Count a change of a Node that the watch shows. `old` is None for a new Node, `new` for a deleted one."""
+        """Count the change of a Node's health that the watch shows. `old` is None for a new Node, `new` for a deleted
+        one.
+        """
         before, after = (read_record(node) if node is not None else None for node in (old, new))
         if old is not None and after is not None and (before is None or before.state is not after.state):
             signal = after.signal or (before.signal if before is not None else "")
@@ -146,7 +148,7 @@ class HealthMetrics(Collector):
             self.spent.labels(*where, before.state).inc(max(spent_s, 0.0))
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield `sunkpy_health_nodes`. prometheus_client calls this at each scrape."""
+        """Yield `sunkpy_health_nodes`, the number of sick Nodes by state. prometheus_client calls this at a scrape."""
         states = ", ".join(state for state in State if state is not State.WELL)
         text = f"Nodes with a signal of health.signals, by `state` of their health: {states}"
         family = GaugeMetricFamily("sunkpy_health_nodes", text, labels=_HEALTH_LABELS)

@@ -1,6 +1,7 @@
-"""How many Nodes of a Slurm cluster are closed in one way, and whether one more may be.
+"""Counts the Nodes of each Slurm cluster that are closed in one way, such as by a cordon, and limits their number.
 
-The cap limits the number, not the rate: further Nodes are held back until others are opened or a person raises it.
+The limit is on the number, not on the rate: further Nodes stay open until others are opened or a person raises the
+limit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ _NO_CLUSTER = ""
 
 
 class NodeCap:
-    """Counts closed Nodes, by what the watch shows and by what was decided and is not shown yet."""
+    """Counts closed Nodes by Slurm cluster, and allows `max_percent` of them, but at least three. `is_closed` says what
+    counts as closed; a decision to close counts before the watch shows it.
+    """
 
     def __init__(self, is_closed: Callable[[Node], bool], max_percent: int) -> None:
         self._is_closed = is_closed
@@ -28,7 +31,7 @@ class NodeCap:
         self._deciding: Counter[str] = Counter()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Count a change from the watch of Nodes."""
+        """Update the counts of Nodes and closed Nodes after a change from the watch of Nodes."""
         for node, by in ((old, -1), (new, 1)):
             if node is not None:
                 self._pool[_of_node(node)] += by
@@ -37,7 +40,9 @@ class NodeCap:
             self._settle(old.name)
 
     def has_room(self, node: Node, pod: Pod | None) -> bool:
-        """True if this Node may be closed, too. Decide on the answer and call `note` without an await between."""
+        """True if the limit allows to close this Node, or it is closed. Decide on the answer and call `note` without an
+        await between.
+        """
         self._settle(node.name)
         if self._is_closed(node):
             return True
@@ -54,7 +59,7 @@ class NodeCap:
         self._deciding[cluster] += 1
 
     def _settle(self, name: str) -> None:
-        """Stop counting a decision, because the watch shows it or it is being made again."""
+        """Stop counting a decision to close this Node: the watch shows the closed Node, or it is decided again."""
         cluster = self._under_way.pop(name, None)
         if cluster is not None:
             self._deciding[cluster] -= 1

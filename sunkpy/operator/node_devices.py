@@ -1,9 +1,9 @@
-"""The devices of each Node that DRA drivers have published: what a NodeSet with `gpu.driver` offers to Slurm.
+"""Keeps the devices of each Node that DRA drivers have published. A NodeSet with `gpu.driver` offers them to Slurm.
 
 A driver publishes ResourceSlices instead of an amount in the Node's status. A device with a taint, or one that is
 attached only once it was chosen (binding conditions), is not offered. While a driver has no slices for a node, or not
-all of a pool, its devices are not known, and the last offer stands: a driver that restarts takes its slices away for a
-while.
+all of a pool, its devices are not known, and what the node last offered stays valid: a driver that restarts removes its
+slices for a while.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 
 class NodeDevices:
-    """The devices of each node and driver. When a slice changes, `on_change` is called with the name of its node."""
+    """Keeps the devices of each node by driver, from ResourceSlices. When a slice changes, `on_change` is called with
+    the name of its node.
+    """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _: None) -> None:
         self._on_change = on_change
@@ -43,7 +45,9 @@ class NodeDevices:
             self._on_change(node)
 
     def add_to(self, node: Node) -> Node:
-        """Return the Node with the devices that its drivers offer, as far as they are known."""
+        """Return the Node with the devices that each driver offers there. A driver whose devices are not fully known is
+        left out.
+        """
         slices = self._slices.get(node.name)
         if slices is None:
             return node
@@ -61,7 +65,7 @@ class NodeDevices:
 
 
 def trim_slice(found: ResourceSlice) -> ResourceSlice:
-    """Return the slice without the parts that nobody reads. Of its attributes, only texts are kept."""
+    """Return the slice without the parts that nobody reads. Of a device's attributes, only texts are kept."""
     devices = [
         msgspec.structs.replace(
             device,
@@ -75,13 +79,15 @@ def trim_slice(found: ResourceSlice) -> ResourceSlice:
 
 
 async def until_slices_are_served() -> None:
-    """Wait until it is time to ask again whether the apiserver serves ResourceSlices, as Kubernetes does since 1.34."""
+    """Wait a minute, until the apiserver is asked again whether it serves ResourceSlices, as Kubernetes does since
+    1.34.
+    """
     await asyncio.sleep(_NOT_SERVED_AGAIN_S)
 
 
 def _is_ready(device: Device) -> bool:
-    """True if no taint keeps pods off the device, and it needs no preparation (binding conditions). A device in use
-    counts, too.
+    """True if no taint keeps pods off the device, and it needs no preparation (binding conditions). A device that a pod
+    uses is ready, too.
     """
     return device.repelling is None and not device.binding_conditions
 

@@ -22,7 +22,9 @@ _TOO_LATE_AGAIN_S = 0.1  # the watch will normally bring the newer object before
 
 
 class NodeWriter:
-    """Patches Nodes, only as they were seen, and the annotations and labels of slurmd pods that come from the Node."""
+    """Patches Nodes, unless they have changed since they were read, and those annotations and labels of slurmd pods
+    that come from the Node.
+    """
 
     def __init__(self, kube: Kube, events: EventRecorder, *, now: Callable[[], datetime] = utc_now) -> None:
         self._kube = kube
@@ -30,14 +32,13 @@ class NodeWriter:
         self._now = now
 
     async def patch_pod(self, pod: Pod, *, annotations: Changes, labels: Changes) -> float | None:
-        """Write what the Node says onto its slurmd pod. Nobody else writes these keys, so an older copy of the pod
-        will do.
+        """Write what the Node says onto its slurmd pod. Nobody else writes these keys, so it does not matter if the pod
+        has changed.
 
-        The label that allows an eviction needs the newest copy: it depends on the state of Slurm, which may have
-        changed.
+        The label that allows an eviction is not written if the pod has changed: it depends on the state of Slurm.
 
         Returns:
-            After how many seconds to look again, because the pod was not as seen.
+            After how many seconds to look again, because the pod had changed; else None.
         """
         opens = labels.get(names.LABEL_EVICTABLE) is not None
         body = bodies.pod_metadata(pod, annotations=annotations, labels=labels, as_seen=opens)
@@ -50,11 +51,13 @@ class NodeWriter:
         return None
 
     async def patch_node(self, node: Node, patch: NodePatch, step: HealthStep | None = None) -> float | None:
-        """Write the patch, if the Node is as it was seen. `step`: the change of its health that the patch contains.
+        """Write the patch, unless the Node has changed since it was read. `step`: the change of its health that the
+        patch contains.
 
         Returns:
-            After how many seconds to look again, because the Node was not as seen, or because its cordon or taint is
-            held back.
+            After how many seconds to look again, because the Node had changed, or because too many Nodes are closed for
+            this
+            one to be cordoned or tainted now; else None.
         """
         path = paths.node(node.name)
         try:

@@ -22,10 +22,11 @@ def nodeset_key(pod: Pod) -> Key | None:
 
 
 class PodIndex:
-    """Pods by node, from the informer, and pods that were created and that the informer does not show yet.
+    """The cluster's pods by node: from the informer, and slurmd pods that were created and that the informer does not
+    show yet.
 
-    A pod that the apiserver has accepted but the watch has not yet shown is *assumed*. Otherwise the next pass would
-    think that its node is free, and a NodeSet that is being deleted would look empty.
+    A pod that the apiserver has accepted but the watch has not yet shown is *assumed*. If it did not count, the next
+    pass would think that its node is free, and a NodeSet that is being deleted would look empty.
 
     A pod is a slurmd pod only if uid and namespace of its owner are those of a NodeSet that was seen here, because
     anybody can write an owner reference. Pods of a NodeSet that is gone still count.
@@ -40,7 +41,9 @@ class PodIndex:
         self._touched: list[Touched] = []
 
     def add_handler(self, touched: Touched) -> None:
-        """Call this function with each node whose pods change, or begin or cease to count as slurmd pods."""
+        """From now on, call this function with the name of each node whose pods change, or begin to count as slurmd
+        pods.
+        """
         self._touched.append(touched)
 
     def know(self, nodeset: KubeObject) -> None:
@@ -53,7 +56,7 @@ class PodIndex:
                 self._notify(node)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of the informer's store. What the watch says replaces what was assumed."""
+        """Follow one change of a pod that the informer reports. It replaces what was assumed about this pod."""
         for pod in (old, new):
             if pod is not None:
                 self._give_up(pod.key)
@@ -67,7 +70,7 @@ class PodIndex:
             self._notify(node)
 
     def assume(self, pod: Pod) -> None:
-        """Count a slurmd pod that the apiserver has just accepted, before the watch shows it."""
+        """Count a slurmd pod that the apiserver has just accepted as being there, until the watch shows it."""
         node = node_of(pod)
         if pod.key not in self._by_node.get(node, {}):
             self._give_up(pod.key)
@@ -76,7 +79,9 @@ class PodIndex:
             self._notify(node)
 
     def expire(self) -> None:
-        """End assumptions after half a minute. By then the pod came and is gone, or the watch is far behind."""
+        """Stop counting created pods that no watch has shown within half a minute. Such a pod has gone again, or the
+        watch is far behind.
+        """
         limit = self._now() - _ASSUMED_FOR_S
         while self._assumed:
             key, (since_s, _) = next(iter(self._assumed.items()))
@@ -85,19 +90,25 @@ class PodIndex:
             self._give_up(key)
 
     def nodes(self) -> Iterable[str]:
-        """Return the nodes that have pods, or are to have them."""
+        """Return the names of the nodes that have pods, or for which a slurmd pod was created."""
         return {*self._by_node, *self._assumed_on}
 
     def slurmd_pods(self, node: str) -> list[Pod]:
-        """Return the slurmd pods on a node or pinned to it, of all NodeSets, including assumed ones."""
+        """Return the slurmd pods on a node or pinned to it, of all NodeSets, also those that were created and are not
+        shown yet.
+        """
         return [*filter(self._is_slurmd, self.on_node(node)), *self._assumed_on.get(node, {}).values()]
 
     def on_node(self, node: str) -> Iterable[Pod]:
-        """Return the pods bound to a node, and slurmd pods that are only pinned to it."""
+        """Return the pods that are bound to a node, and slurmd pods that are only pinned to it. Assumed pods are not
+        among them.
+        """
         return self._by_node.get(node, {}).values()
 
     def slurmd_on(self, node: str) -> Pod | None:
-        """Return the slurmd pod that is bound to the node. Of several: one that is not finished, then the oldest."""
+        """Return the slurmd pod that is bound to the node; None without one. Of several: one that is not finished, then
+        the oldest.
+        """
         bound = [pod for pod in self.on_node(node) if self._is_slurmd(pod) and pod.spec.node_name]
         return min(bound, key=lambda pod: (pod.is_finished, pod.metadata.creation_timestamp, pod.uid), default=None)
 
@@ -106,7 +117,7 @@ class PodIndex:
         return uid is not None and self._nodesets.get(uid) == pod.metadata.namespace
 
     def _give_up(self, key: Key) -> None:
-        """End the assumption of a pod, if there was one."""
+        """Stop assuming that this pod, which the apiserver has accepted, is there; do nothing if it is not assumed."""
         _, pod = self._assumed.pop(key, (0.0, None))
         if pod is None:
             return

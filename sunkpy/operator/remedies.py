@@ -1,7 +1,8 @@
-"""Asks other programs to mend sick machines, once the health record on the Node says so.
+"""Asks other programs to repair sick machines (remedies), by objects or annotations, once the health record on the Node
+says so.
 
-A new object's name is the same for one Node and one time. So a later pass or the next leader finds the object there,
-and makes no second one. Annotations of an existing object may be written again.
+The name of a new object follows from the Node and the time of its record. So a later pass or the next leader finds the
+object there, and makes no second one. Annotations of an existing object may be written again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _AGAIN_S = 15.0
 
 
 class RemedyWriter:
-    """Writes the remedy for a Node. It remembers what it has written, and asks the apiserver about the rest."""
+    """Writes what asks for a Node's repair (the remedy). It remembers what it has written; if an earlier leader wrote
+    the object, the apiserver says so.
+    """
 
     def __init__(self, kube: Kube, events: EventRecorder, rules: HealthRules) -> None:
         self._kube = kube
@@ -30,10 +33,10 @@ class RemedyWriter:
         self._log = structlog.get_logger("operator")
 
     async def ensure(self, node: Node, step: HealthStep) -> float | None:
-        """Write the remedy's object, if the Node's record already was in state REMEDY and still is.
+        """Write what asks for the Node's repair, if its health record already was in state REMEDY and stays in it.
 
         Returns:
-            After how many seconds to try again, because the apiserver refused it.
+            After how many seconds to try again, because it could not be written; else None.
         """
         record = step.before
         rule = self._rules.signals.get(record.signal) if record is not None else None

@@ -15,7 +15,9 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 
 
 class SlurmDrainSettings(Settings, frozen=True, kw_only=True):
-    """What happens to Nodes that Slurm's side drains, and to how many: `max_percent` of the pool, at least three."""
+    """What happens to Nodes whose Slurm node somebody drains in Slurm, and to how many of them at most: `max_percent`
+    of the pool, or three if that is more.
+    """
 
     policy: DrainPolicy = DrainPolicy.CORDON
     max_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
@@ -25,13 +27,13 @@ SignalSource = Literal["nodeProblemDetector", "eks", "aks", "nvsentinel", "hyper
 
 
 class HealthSettings(Settings, frozen=True, kw_only=True):
-    """Which signals say that a node is sick, and how it comes back (`sunkpy.core.health`). Without any of them, only
-    checks close nodes.
+    """Which signals say that a node is sick, and how a sick node is repaired and opened (`sunkpy.core.health`). Without
+    signals, only checks of the machines close nodes.
 
-    `sources`: the programs whose signals count, as `core.health.known` lists them, except those in `without`.
-    `signals`: further ones, or replacements of one with the same name; they name one of the `remedies`.
+    `sources`: the programs whose signals count, as `core.health.known` lists them, except the signals in `without`.
+    `signals`: rules of further signals, or of known ones under the same name; each may name one of the `remedies`.
     `drain_requests`: objects by which another program asks for drains. At most `max_percent` of a pool, but at least
-    three Nodes, are closed at once because of signals, and as many are remedied.
+    three Nodes, are closed at once because of signals, and as many are repaired.
     """
 
     sources: tuple[SignalSource, ...] = ()
@@ -51,7 +53,9 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> HealthRules:
-        """The rules of all signals; those that the values give by name come first."""
+        """The rules of all signals. Those that the values give by name come first, and replace known rules of that
+        name.
+        """
         known = {name: rule for source in self.sources for name, rule in KNOWN[source].items()}
         if self.drain_requests.api_version:
             known["DrainRequest"] = Rule(is_drain_request=True)
@@ -66,18 +70,18 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> Set[str]:
-        """The types of Node conditions that the rules read."""
+        """The types of Node conditions that the rules of signals read."""
         return frozenset(rule.condition for rule in self.rules.signals.values() if rule.condition)
 
     @property
     def annotations(self) -> Set[str]:
-        """The Node annotations that remedies read."""
+        """The keys of Node annotations that the remedies read."""
         return frozenset(key for remedy in self.remedies.values() for key in remedy.read_annotations)
 
 
 class LockSettings(Settings, frozen=True, kw_only=True):
-    """How Nodes are locked while Slurm jobs run there. `key` of the taint; empty: not at all. `dry_run`:
-    only say so.
+    """How Nodes are locked by a taint while Slurm jobs run there. `key`: of the taint; empty: no lock. `dry_run`: only
+    note on the Node what the lock would do.
     """
 
     key: str = ""
@@ -87,8 +91,8 @@ class LockSettings(Settings, frozen=True, kw_only=True):
 class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
     """The settings of `sunkpy operator`. One operator serves all NodeSets of the cluster.
 
-    `resync_seconds`: how often every NodeSet and Node is judged again although nothing has changed. Among more than
-    2,000 Nodes it is 0.03 s for each Node.
+    `resync_seconds`: the pause until every NodeSet and Node is looked at again although nothing has changed; at least
+    0.03 s for each Node.
     """
 
     resync_seconds: int = 60

@@ -1,7 +1,7 @@
 """Writes the status, gauges and Events of a NodeSet, as `core.nodeset.status` decides.
 
-Once a second is often enough for people and dashboards. It bounds what a burst of events costs: a write and a watch
-event for the apiserver, and the text about a thousand pods for the operator.
+At most once a second is often enough for people and dashboards. It bounds what a burst of events costs: a write and a
+watch event for the apiserver, and the text about a thousand pods for the operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REPORTED_EACH_S = 1.0
 
 
 class StatusWriter:
-    """Writes the status of NodeSets. It is called in each pass that may report, after the actions of the pass."""
+    """Writes the status of NodeSets. A pass calls it after its actions, if `due_in_s` says that it is time."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class StatusWriter:
         self._reported_s: dict[Key, float] = {}
 
     def due_in_s(self, nodeset: NodeSet) -> float:
-        """Return after how many seconds the NodeSet's status may be written again; 0 is now."""
+        """Return after how many seconds the NodeSet's status may be written again; 0 means now."""
         last_s = self._reported_s.get(nodeset.key)
         return 0.0 if last_s is None else max(last_s + _REPORTED_EACH_S - self._clock(), 0.0)
 
@@ -50,7 +50,7 @@ class StatusWriter:
         self._metrics.forget(key)
 
     async def write(self, nodeset: NodeSet, status: NodeSetStatus, notices: Iterable[Notice]) -> None:
-        """Write the status if it differs from the one that is there, then the Events."""
+        """Write the status if it differs from the one that the NodeSet has, then the Events (`notices`)."""
         self._reported_s[nodeset.key] = self._clock()
         self._metrics.observe(nodeset, status)
         if status != nodeset.status:

@@ -1,7 +1,8 @@
-"""Keeps a survey of all nodes for each NodeSet, and updates it with the nodes that have changed since the last pass.
+"""Keeps for each NodeSet a survey: the sums of the verdicts on all nodes (may the node have a slurmd pod, what does its
+pod count as?). Nodes that have changed since the last pass are evaluated again.
 
 A change only adds the node's name to a set; the next pass makes one verdict for it, even if the node has changed ten
-times. A NodeSet whose spec has changed gets a new survey. The resync judges every node again, in slices, so that ten
+times. A NodeSet whose spec has changed gets a new survey. The resync evaluates every node again, in slices, so that ten
 thousand verdicts never keep the process from its lease, its watches and its probes.
 """
 
@@ -26,7 +27,9 @@ _SLICE = 100  # verdicts without a pause: 6 ms
 
 @dataclass
 class _Running:
-    """A survey, the nodes to judge again, and the slurmd pods (by uid) whose changed offer has lasted long enough."""
+    """A survey, the nodes to evaluate again (`stale`), and the slurmd pods (by uid) whose node has for long enough
+    offered to Slurm something other than the pod was made for.
+    """
 
     survey: Survey
     stale: set[str]
@@ -34,7 +37,7 @@ class _Running:
 
 
 class Surveys:
-    """The surveys of all NodeSets for which one was asked."""
+    """Keeps the survey of each NodeSet for which one was asked: the sums of the verdicts on all nodes."""
 
     def __init__(self, nodes: Informer[Node], pods: PodIndex, devices: NodeDevices | None = None) -> None:
         self._nodes = nodes
@@ -43,18 +46,18 @@ class Surveys:
         self._running: dict[Key, _Running] = {}
 
     def touch(self, node: str) -> None:
-        """Note that the node, or a pod on it, has changed."""
+        """Note for all surveys that the node, or a pod on it, has changed."""
         for running in self._running.values():
             running.stale.add(node)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Note a change from the watch of Nodes."""
+        """Note for all surveys that a Node has changed, as the watch of Nodes reports."""
         for node in (old, new):
             if node is not None:
                 self.touch(node.name)
 
     def touch_all(self) -> None:
-        """Note all nodes as changed, in case an event was missed."""
+        """Note for all surveys that each node may have changed, in case an event was missed."""
         for running in self._running.values():
             running.stale |= self._all() | running.survey.judged
 
@@ -63,7 +66,7 @@ class Surveys:
         self._running.pop(key, None)
 
     async def catch_up(self, nodeset: NodeSet) -> None:
-        """Judge most of the changed nodes for this NodeSet, with pauses for other tasks.
+        """Evaluate most of the changed nodes for this NodeSet, with pauses for other tasks.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template.
@@ -76,8 +79,8 @@ class Surveys:
             await asyncio.sleep(0)
 
     def survey(self, nodeset: NodeSet, lasting_offers: frozenset[str] | None = None) -> Survey:
-        """Return the NodeSet's survey, with all changed nodes judged. `lasting_offers`: the pods (by uid) whose changed
-        offers count from now on.
+        """Evaluate all changed nodes, and return the NodeSet's survey. `lasting_offers`: the slurmd pods (by uid) whose
+        node has for long enough offered to Slurm something other than the pod was made for; None changes nothing.
 
         Raises:
             msgspec.ValidationError, quantity.BadQuantity: as in `catch_up`.

@@ -1,4 +1,6 @@
-"""One term of leadership: watches, queues, and the parts that work on them. Nothing of it outlives the term."""
+"""One term of leadership of the operator: watches, queues, and the parts that work on them. None of them outlives the
+term.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ _RESYNC_OF_A_NODE_S = 0.03  # judging a node again takes 0.15 ms: half a percent
 
 
 class Term:
-    """A term of leadership. It builds its parts at once; they work in `run`, and if one task fails, all end."""
+    """One term of leadership of the operator. Its parts are built at once, and begin to work in `run`. If one task
+    fails, all end.
+    """
 
     def __init__(self, kube: Kube, process: Process, settings: OperatorSettings, metrics: OperatorMetrics) -> None:
         self._kube = kube
@@ -108,7 +112,7 @@ class Term:
         """Run the watches and loops of this term until cancelled.
 
         Raises:
-            ExceptionGroup: a watch or the feed has ended for good; the process has to be restarted.
+            ExceptionGroup: a task, such as a watch, has ended for good; the process has to be restarted.
         """
         self._process.add_ready_check("pods", _not_listed(self.pod_watch.synced))
         self._process.add_ready_check("nodes", _not_listed(self.node_watch.synced))
@@ -138,7 +142,7 @@ class Term:
         self._wakes.devices_changed(node)
 
     async def _wait_for_crd(self) -> None:
-        """Wait until the CRD of NodeSets is there, because kopf looks only once for the resource that it follows."""
+        """Wait until the CRD of NodeSets is installed, because kopf looks for it only once, at its start."""
         while True:
             try:
                 listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet)
@@ -153,12 +157,12 @@ class Term:
             await asyncio.sleep(_CRD_AGAIN_S)
 
     def nodeset_seen(self, nodeset: NodeSet, is_gone: bool) -> None:
-        """Handle a NodeSet that kopf reports."""
+        """Handle a NodeSet that kopf reports: note that it exists, and queue it if it has changed."""
         self._pods.know(nodeset)
         self._wakes.nodeset_seen(nodeset, is_gone)
 
     async def _resync(self) -> None:
-        """Judge all NodeSets and Nodes again from time to time, in case an event was missed."""
+        """Have all NodeSets and Nodes looked at again from time to time, in case an event was missed."""
         while True:
             try:
                 listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet, may_be_old=True)
@@ -172,7 +176,9 @@ class Term:
 
 
 def _but_heartbeats(changed: Handler[Node]) -> Handler[Node]:
-    """Return a handler that skips heartbeats: each kubelet writes its Node every five minutes without a change."""
+    """Return a handler that passes on all changes but heartbeats: each kubelet writes its Node every five minutes,
+    unchanged.
+    """
 
     def handle(old: Node | None, new: Node | None) -> None:
         if old is None or new is None or not is_heartbeat(old, new):

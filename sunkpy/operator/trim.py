@@ -1,7 +1,8 @@
-"""Trims Pods for the watch cache: keeps only what the operator reads, and shares equal parts (Nodes: `kube.trim`).
+"""Trims Pods for the watch cache: keeps only what the operator reads, and lets equal parts share one object.
+`kube.trim` does so for Nodes.
 
-The watch caches are most of the operator's memory. For a pod that is not a slurmd pod only its requests and its job
-stay. Pods of one template have equal requests, so they share one value.
+The watch caches are most of the operator's memory. Of a pod that is not a slurmd pod, only its requests, its node, its
+phase and its job stay. Pods of one template have equal requests, so they share one value.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def is_heartbeat(old: Node, new: Node) -> bool:
 
 
 def trim_pod(pod: Pod) -> Pod:
-    """Return the parts of a pod that the operator reads: most of a slurmd pod; of any other pod its requests, and the
-    job in its annotation.
+    """Return the parts of a pod that the operator reads: most of a slurmd pod; of any other pod its requests, its node,
+    and the job in its annotation.
     """
     meta, status = pod.metadata, pod.status
     room = _room(msgspec.json.encode(as_much(pod.spec)))
@@ -72,7 +73,9 @@ def trim_pod(pod: Pod) -> Pod:
 
 
 def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerStatus]:
-    """Yield restarts of slurmd and since when it runs; if it is not ready or its check failed, also what it left."""
+    """Yield the slurmd container's status, cut to readiness, restarts and since when it runs; nothing if it is ready
+    and never restarted. If it is not ready or its check failed, also what it wrote at its last end.
+    """
     for each in containers:
         if each.name != names.SLURMD_CONTAINER or (each.ready and not each.restart_count):
             continue
@@ -88,7 +91,9 @@ def _last_words(containers: tuple[ContainerStatus, ...]) -> Iterator[ContainerSt
 
 
 def _undated(condition: Condition) -> Condition:
-    """Return the condition without its time, which is never read for a pod; its Node gets a time of its own."""
+    """Return a pod's condition without its time, which nobody reads: on the Node, the same condition gets a time of its
+    own.
+    """
     return msgspec.structs.replace(condition, last_transition_time=None)
 
 

@@ -1,4 +1,6 @@
-"""Makes many writes of one kind, several at a time. No write waits for a slow one, and a failure stops the rest."""
+"""Makes many writes of one kind, several at a time, so that a slow one does not hold up the others. After a failure, no
+other write is begun.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ client.
 
 
 async def work_through(items: Sequence[T], act: Callable[[T], Awaitable[bool]], *, at_first: int) -> None:
-    """Act on all items. If one fails, no other is begun, and those under way are finished.
+    """Call `act` with all items, several at once. If one fails, no other is begun, and those under way are finished.
 
-    Args: items: what to act on. act: returns True if it went well. Then one more may be under way at once, up to
-    `MOST_AT_ONCE`. So from one it goes 1, 2, 4 … as answers come, and what is always refused is refused once. at_first:
-    how many may be under way at once before anything went well.
+    Args:
+        items: what to act on.
+        act: returns True if it went well. Then one more may be under way at once, up to `MOST_AT_ONCE`: 1, 2, 4 … as
+            answers come. So what is always refused is refused only once if `at_first` is 1.
+        at_first: how many may be under way at once before anything went well.
 
     Raises:
         KubeError: the first one that `act` raised.

@@ -1,13 +1,14 @@
-"""How long a leader may still send writes.
+"""Limits the time in which a leader may send writes.
 
-Only the leader writes, and only as long as nobody else can lead. Every client that writes gets a `Deadline`: it gives a
-write no more time than is left, and refuses one when nothing is left. Reads have no such limit.
+Only the leader writes, and only as long as nobody else can lead. Every client that writes gets a `Deadline`, a function
+that returns how many seconds are left. The client gives a write no more time than that, and refuses it when none is
+left. Reads have no such limit.
 
-A request cannot be recalled: one that was sent in time may be carried out after the deadline, if the server is slow.
-The request itself guards against that. In Kubernetes it has uid and resourceVersion, and a Binding succeeds only once.
-In Slurm a job can be cancelled or updated twice; a job that was submitted late is found by the gang in its comment, by
-the sweep of the next leader or by its own Prolog; a late drain or resume is a state that the next poll sees and decides
-again.
+A request cannot be recalled: one that was sent in time may be carried out after the deadline, if the server is slow. So
+the request itself must do no harm then. In Kubernetes it has uid and resourceVersion, and a Binding succeeds only once.
+In Slurm a job can be cancelled or updated twice. A job that was submitted late names its gang in its comment, by which
+the next leader's sweep or the job's own Prolog finds it. A late drain or resume is a state that the next poll sees and
+decides again.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ Source of the rules: client-go's leaderelection. Clocks are never compared, only
   use up the lease.
 * From 3/4 on `remaining_s` is 0: no more writes (see `sunkpy.runtime.deadline`). Work that does not stop when it is
   cancelled is stopped by the watchdog.
-* A leader that lost its lease raises `LeadershipLost`, and the process ends: half a leader is worse than none.
-* A name that holds the lease already takes it at once, without a wait. So two living processes must not
-  have one name. The name of a pod is safe: its container is started again only after the previous one has ended.
+* A leader that lost its lease raises `LeadershipLost`, and the process ends: it must not go on with half of its work.
+* A process whose name holds the lease already takes it at once, without a wait. So two living processes must not
+  have the same name. The name of a pod is safe: its container is started again only after the previous one has ended.
 * A lease that somebody deletes counts as held until its time is over, for all who have seen it.
 """
 
@@ -49,12 +49,12 @@ class LockUnavailable(Exception):
 
 
 class LeadershipLost(Exception):
-    """Somebody else leads, or the lease could not be renewed in time."""
+    """Another replica leads, or the lease could not be renewed in time."""
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a lease: its holder (empty if it is free), for how long a renewal is valid, and a version that
-    each write changes.
+    """The content of a lease: its holder (empty if it is free), for how long a renewal is valid, and a version, which
+    changes with each write.
     """
 
     holder: str
@@ -65,17 +65,19 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseLock(Protocol):
-    """The object in which the lease is stored. Both methods raise LockUnavailable."""
+    """The object in which the lease is stored. Both methods raise LockUnavailable if it cannot be read or written."""
 
     async def read(self) -> LeaseRecord | None:
         """Return the lease's record; None if there is none."""
 
     async def write(self, *, holder: str, duration_s: float, previous: LeaseRecord | None) -> bool:
-        """Replace the record if it still is `previous`; False if it is not."""
+        """Write this holder and duration into the lease, if its record still is `previous`. Return False if it is not:
+        then nothing was written.
+        """
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate in an election.
+    """A replica that takes part in a leader election.
 
     `name` belongs to one living process at a time; `address` tells where the leader can be reached.
     """
@@ -88,7 +90,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """Return the identity that a lease's holder names; the inverse of `str`."""
+        """Return the identity that stands in a lease as its holder; the inverse of `str`."""
         name, _, address = text.partition("/")
         return cls(name=name, address=address)
 
@@ -124,14 +126,16 @@ class Election:
         return self.remaining_s() > 0
 
     def remaining_s(self) -> float:
-        """Return for how many seconds this process may work and write; 0 if it does not lead. It is a `Deadline`."""
+        """Return for how many seconds this process may work and write; 0 if it does not lead. This is the `Deadline` of
+        its writes.
+        """
         return max(0.0, self._works_until_s - self._clock())
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Stand by until elected, then run `work` until it ends, is cancelled or leadership is lost.
 
         Raises:
-            LeadershipLost: `work` has been cancelled; end the process soon, because the watchdog stays armed.
+            LeadershipLost: `work` has been cancelled; end the process soon, or the watchdog ends it.
         """
         await self._acquire()
         self._log.info("leading")
@@ -197,7 +201,9 @@ class Election:
         return Identity.parse(record.holder).name == self._identity.name
 
     async def _release(self) -> None:
-        """Let others take the lease at once. This is called only after the work has ended."""
+        """Give the lease back, so that another replica can take it at once. This is called only after the work has
+        ended.
+        """
         try:
             record = await self._call(self._lock.read())
             if record is not None and self._is_ours(record):
@@ -208,7 +214,9 @@ class Election:
     # ----------------------------------------------------------------- the lock
 
     async def _take(self, previous: LeaseRecord | None) -> bool:
-        """Take or renew the lease. Its time counts from before the request, because nobody can have seen it earlier."""
+        """Take or renew the lease; return whether that worked. Its time counts from before the request was sent,
+        because no other replica can have seen it earlier.
+        """
         sent_at_s = self._clock()
         write = self._lock.write(holder=str(self._identity), duration_s=self._duration_s, previous=previous)
         taken = await self._call(write)

@@ -1,4 +1,4 @@
-"""Makes several requests at once, so that a hand-over of a gang does not make them one after the other."""
+"""Makes several requests at once, so that those for all pods of a gang are not made one after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def fan_out(calls: Iterable[Call], *, at_once: int = _AT_ONCE) -> None:
     """Make all calls, a few at a time. If one fails, the others are made nevertheless.
 
     Raises:
-        Exception: the first error, when all have been made.
+        Exception: the first error, after all calls were made.
     """
     calls = tuple(calls)
     if len(calls) == 1:  # most gangs are one pod, and a task for each of their requests is a tenth of all time

@@ -1,7 +1,7 @@
-"""Answers that several callers share: each caller gets the answer to a question that was sent after the call.
+"""Lets callers who ask the same share an answer. Each gets the answer to a question that was sent after they called.
 
-Many callers ask the same at once: the hooks of a gang call from each of its nodes. A caller that comes while a question
-is under way waits for the next one, because the answer to this one may be older than what the caller has just seen.
+Many callers ask the same at once, such as the hooks on all nodes of a gang. A caller that comes while a question is
+under way waits for the next one, because the answer to this one may be older than what the caller has just seen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class FreshAnswer(Generic[T]):
-    """Shares the answers to one question that is asked again and again. `clock` is monotonic, in seconds."""
+    """Asks one question (`ask`) for many callers, who share its answers. `clock` is monotonic, in seconds."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
@@ -28,11 +28,11 @@ class FreshAnswer(Generic[T]):
         self._answer: T | BaseException = LookupError("not asked yet")
 
     async def get(self, *, sent_after: float | None = None) -> tuple[T, float]:
-        """Return the answer to a question sent after this call, or after `sent_after`, and when that
-        question was sent.
+        """Return an answer, and when its question was sent. It was sent after this call or, if that is given, after
+        `sent_after`.
 
         Raises:
-            Exception: whatever the question raised; all callers that share the answer get it, and no later one.
+            Exception: whatever the question raised. All callers that share the answer get it; a later call asks again.
         """
         came_at = self._clock()
         since = came_at if sent_after is None else sent_after
@@ -51,7 +51,9 @@ class FreshAnswer(Generic[T]):
 
 
 class FreshAnswers(Generic[K, T]):
-    """Shares the answers to a question about each of many keys. An answer is kept as long as somebody waits for it."""
+    """Asks one question about each of many keys. Callers with the same key share answers, which are kept only as long
+    as one of these callers waits.
+    """
 
     def __init__(self, ask: Callable[[K], Awaitable[T]], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask

@@ -17,7 +17,7 @@ class Groups(dict[K, dict[Id, V]]):
     """A multimap: each key has values, each with an id. A key without values is dropped."""
 
     def put(self, key: K, id: Id, value: V) -> None:
-        """Add the value to the key, and replace the one with this id."""
+        """Add the value under this key. It replaces a value with the same id."""
         self.setdefault(key, {})[id] = value
 
     def drop(self, key: K, id: Id) -> None:
@@ -28,19 +28,21 @@ class Groups(dict[K, dict[Id, V]]):
             self.pop(key, None)
 
     def of(self, key: K) -> tuple[V, ...]:
-        """Return the values of a key, in the order in which they came."""
+        """Return the values of a key, in the order in which they came; empty if there are none."""
         return tuple(self.get(key, {}).values())
 
 
 class Watched(Groups[K, str, T]):
-    """Objects of a watch, each under the keys that `keys_of` reads from it."""
+    """An index of the objects of a watch: each object stands under all keys that `keys_of` returns for it."""
 
     def __init__(self, keys_of: Callable[[T], Iterable[K]]) -> None:
         super().__init__()
         self._keys_of = keys_of
 
     def follow(self, old: T | None, new: T | None) -> None:
-        """Move a changed object to its present keys. This is a handler for an informer."""
+        """Put a changed object under its present keys, and no longer under its old ones. This is a handler for an
+        informer.
+        """
         if old is not None:
             for key in self._keys_of(old):
                 self.drop(key, old.uid)

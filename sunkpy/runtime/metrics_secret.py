@@ -1,5 +1,5 @@
-"""The certificate and the token of a process's port for metrics: files of one Secret, which are read again when they
-change.
+"""Reads the certificate and the token that protect the metrics of a process. They are files of one Secret, which are
+read again when they change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = structlog.get_logger("metrics")
 
 
 class MetricsSecret:
-    """A folder with the files `tls.crt`, `tls.key` and `token` of a Secret.
+    """What protects the metrics of a process: a folder with the files `tls.crt`, `tls.key` and `token` of a Secret.
 
     Raises:
         BadSettings: there is no usable certificate.

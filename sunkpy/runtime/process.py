@@ -1,4 +1,4 @@
-"""The life of a process: logging, signals, health and metrics over HTTP, leader election, and an orderly end."""
+"""Runs a process: logging, signals, health and metrics over HTTP, leader election, and an orderly end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ AliveCheck = Callable[[], str | None]
 
 
 class Process:
-    """The parts that the body of a process gets: identity, metrics registry, health checks, election, log.
+    """What a process gives to the function that does its work: identity, metrics registry, health checks, election,
+    log.
 
     Standby replicas are ready: readiness means that this replica could take over, not that it leads.
     """
@@ -91,29 +92,32 @@ class Process:
     def add_alive_check(self, name: str, check: AliveCheck) -> None:
         """Add a check: the process is not alive while the check returns a text and this replica holds the lease.
 
-        Without election the check does not count, because a restart would not help: whatever blocks the answers would
-        block them again.
+        Without election the check does not count: no other replica could take over, and whatever blocks the answers
+        would block them again after a restart.
         """
         self._alive_checks[name] = lambda: check() if self.election is not None and self.election.is_leader else None
 
     def serve_figures(self, figures: Callable[[], bytes]) -> None:
-        """Serve the text that `figures` returns after the metrics of the registry. It is made beforehand, because it
-        may be megabytes.
+        """Add the text that `figures` returns to each answer of /metrics. `figures` must not take time: the text may
+        have megabytes, and has to be ready.
         """
         self._figures = figures
 
     def remaining_s(self) -> float:
-        """Return for how many seconds this replica leads: the `Deadline` of its writes. Endless without election."""
+        """Return for how many more seconds this replica may write (its `Deadline`): 0 if it does not lead, endless
+        without election.
+        """
         if not self.settings.leader_election.enabled:
             return math.inf
         return self.election.remaining_s() if self.election is not None else 0.0
 
     def lead_alone(self) -> None:
-        """Lead without an election, because there is no other replica."""
+        """Show this replica as the leader, without an election, because there is no other replica."""
         self._leader_gauge.set(1)
 
     async def lead(self, lock: LeaseLock, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` while this replica leads; at once if leader election is off.
+        """Wait until this replica leads, then run `work` as long as it does. If leader election is off, run `work` at
+        once.
 
         Raises:
             LeadershipLost: another replica may lead; the caller has to end the process.
@@ -137,7 +141,9 @@ class Process:
         return await serve_app(app, self.settings.http.port, certificate=certificate)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        """Answer a scrape in the plain text format of Prometheus. Megabytes are compressed in a thread."""
+        """Answer a scrape in the plain text format of Prometheus. Megabytes are compressed in a thread, if the client
+        takes gzip. A request without the metrics' token, if there is one, is refused.
+        """
         if self._secret is not None and not self._secret.admits(request.headers.get("Authorization", "")):
             self._refused.inc()
             raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
@@ -153,8 +159,8 @@ class Process:
 
 
 def run(name: str, settings: ProcessSettings, body: Callable[[Process], Awaitable[None]]) -> None:
-    """Run a process until its body ends or a signal comes. Exit code: 0 on a signal, 1 on lost leadership
-    or failure.
+    """Run a process until its body, which does the work, ends or a signal comes. Exit code: 0 on a signal, 1 on lost
+    leadership or failure.
     """
     configure_logging(settings.log)
     process = Process(name, settings)
@@ -192,10 +198,10 @@ async def _run(process: Process, body: Callable[[Process], Awaitable[None]]) -> 
 
 
 def settle_garbage_collector() -> None:
-    """Freeze all objects that exist after the start, and collect seldom, because caches that only grow should not be
-    walked all the time.
+    """Exempt all objects that exist after the start from Python's garbage collection, and collect seldom, because
+    caches that only grow should not be walked all the time.
 
-    A walk of the middle generation, at most 120,000 objects that stayed, holds the loop for some 15 ms.
+    A walk of the middle generation, at most 120,000 objects that stayed, stops the event loop for some 15 ms.
     """
     gc.collect()
     gc.freeze()
@@ -204,9 +210,10 @@ def settle_garbage_collector() -> None:
 
 @contextlib.asynccontextmanager
 async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
-    """Collect young objects so often that no collection holds the event loop for long.
+    """While the context lasts, have Python collect young objects so often that no collection stops the event loop for
+    long.
 
-    Python itself collects when more objects were made than ended. Where caches replace their values, as many end: a
+    By itself Python collects when more objects were made than ended. Where caches replace their values, as many end: a
     million were young when a collection began at last, and it took 0.1 s.
     """
 
@@ -223,7 +230,9 @@ async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
 
 
 def _unique_name() -> str:
-    """Return a name for a process outside of a pod, which no other has, not even the next one on this machine."""
+    """Return a name for a process outside of a pod. No other process has this name, not even the next one on this
+    machine.
+    """
     return f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
 
 
@@ -236,7 +245,7 @@ def _health(checks: dict[str, AliveCheck]) -> Callable[[web.Request], Awaitable[
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Write one line per log record to stderr: JSON in a cluster, coloured text for a person."""
+    """Set up logging: one line per record to stderr, JSON in a cluster, coloured text for a person."""
     level = getattr(logging, settings.level.upper())
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
     renderer: structlog.typing.Processor = (

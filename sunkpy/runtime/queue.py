@@ -34,10 +34,10 @@ _TURN_S = 0.02
 
 
 class Urgency(enum.IntEnum):
-    """The order in which keys are given out: `FIRST` before all others, `LAST` after them.
+    """The order in which workers get keys: `FIRST` before all others, `LAST` after them.
 
-    In between, groups take turns, and each group gives keys that are wanted `SOON` before the others. Keys of one group
-    and urgency are given out in the order in which they came.
+    In between, groups take turns, and each group gives keys that are wanted `SOON` before those with `NONE`. Keys of
+    one group and urgency are given out in the order in which they came.
     """
 
     FIRST = 0
@@ -83,7 +83,9 @@ def _one(_: object) -> Hashable:
 
 
 class _Waiting(Generic[K]):
-    """The keys that wait, by urgency and group. The group that has waited longest for its turn is first."""
+    """The keys that wait for a worker, by urgency and group. Groups take turns: next is the group whose last turn is
+    the longest ago.
+    """
 
     def __init__(self, group_of: Callable[[K], Hashable]) -> None:
         self._group_of = group_of
@@ -102,7 +104,7 @@ class _Waiting(Generic[K]):
         return bool(self._lanes[Urgency.FIRST] or self._lanes[Urgency.SOON])
 
     def put(self, key: K, urgency: Urgency) -> bool:
-        """Add a key, or make it more urgent; False if it already waits and is as urgent."""
+        """Add a key, or make a key that waits more urgent. Return False if it already waits and is as urgent."""
         if (waits := self._urgency.get(key)) is not None:
             if waits <= urgency:
                 return False
@@ -115,7 +117,9 @@ class _Waiting(Generic[K]):
         return True
 
     def take(self, *, only_urgent: bool) -> K | None:
-        """Return the next key, which has its group's turn; None if there is none."""
+        """Remove the next key, from the group whose turn it is, and return it; None if there is none. `only_urgent`:
+        urgent keys only.
+        """
         if (lane := self._next_lane(only_urgent=only_urgent)) is None:
             return None
         key = next(iter(lane))
@@ -129,7 +133,7 @@ class _Waiting(Generic[K]):
         return key
 
     def _next_lane(self, *, only_urgent: bool) -> OrderedDict[K, None] | None:
-        """Return the keys of the group whose turn it is; None if there are none."""
+        """Return the keys from which the next one is taken, those of the group whose turn it is; None if none waits."""
         if self._turns and not (only_urgent or self._lanes[Urgency.FIRST]):
             group = next(iter(self._turns))
             return self._lanes[Urgency.SOON].get(group) or self._lanes[Urgency.NONE][group]
@@ -146,9 +150,9 @@ class _Waiting(Generic[K]):
 
 
 class WorkQueue(Generic[K]):
-    """A queue of keys to work on. All methods are for the event loop's thread.
+    """A queue of keys to work on. Its methods may be called only in the event loop's thread.
 
-    `urgency` and `group` are called when a key is added; the group of a key stays the same.
+    `urgency` and `group` return the urgency and the group of a key that is added. The group of a key must not change.
     """
 
     def __init__(
@@ -167,9 +171,9 @@ class WorkQueue(Generic[K]):
         return len(self._waiting)
 
     def add(self, key: K, *, at_most: Urgency = Urgency.FIRST) -> None:
-        """Give the key out as soon as possible; if it is being worked on now, once more afterwards.
+        """Let a worker have the key as soon as possible. If a worker has it now, it is given out once more afterwards.
 
-        `at_most`: this time the key counts as no more urgent than that.
+        `at_most`: this time the key is no more urgent than that. It has no effect if a worker has the key now.
         """
         if at_most < Urgency.LAST:  # a key added as LAST still comes when its timer is due
             self._cancel_timer(key)
@@ -181,7 +185,7 @@ class WorkQueue(Generic[K]):
             self._wake_one(urgent=urgency < Urgency.NONE)
 
     def _wake_one(self, *, urgent: bool) -> None:
-        """Wake one idle worker. For an urgent key, that is rather one that takes only urgent keys."""
+        """Wake one idle worker. For an urgent key, prefer a worker that takes only urgent keys."""
         able = [idle for idle, only_urgent in self._idle.items() if urgent or not only_urgent]
         if able:
             chosen = next((idle for idle in able if self._idle[idle]), able[0])
@@ -190,7 +194,7 @@ class WorkQueue(Generic[K]):
                 chosen.set_result(None)
 
     def add_after(self, key: K, delay_s: float) -> None:
-        """Give the key out after a delay. Of two delays the earlier one holds."""
+        """Add the key after a delay. If it waits for an earlier delay already, that one counts."""
         loop = asyncio.get_running_loop()
         due = loop.time() + delay_s
         timer = self._timers.get(key)
@@ -200,7 +204,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = (due, loop.call_later(delay_s, self.add, key))
 
     def add_failed(self, key: K) -> float:
-        """Give the key out again after a delay that doubles with each failure, and return the delay in seconds."""
+        """Add the key again after a delay that doubles with each failure, and return the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay_s = backoff_s(failures, first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S)
@@ -208,11 +212,11 @@ class WorkQueue(Generic[K]):
         return delay_s
 
     def forget_failures(self, key: K) -> None:
-        """Forget the failures of a key that went well: its next failure starts from the shortest delay."""
+        """Forget the failures of a key whose pass has ended well: its next failure starts from the shortest delay."""
         self._failures.pop(key, None)
 
     async def get(self, *, only_urgent: bool = False) -> K:
-        """Wait for the next key, and return it. Call `done` with it afterwards."""
+        """Wait for the next key, and return it. Call `done` with it when its work has ended."""
         while (key := self._waiting.take(only_urgent=only_urgent)) is None:
             idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle[idle] = only_urgent
@@ -226,7 +230,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """Note that the worker has finished the key. It may be given out again, and is if it was added meanwhile."""
+        """Note that the worker has finished the key. If the key was added meanwhile, it is given out again."""
         self._working.discard(key)
         if key in self._again:
             self._again.discard(key)
@@ -239,13 +243,15 @@ class WorkQueue(Generic[K]):
 
 
 class _Turns:
-    """A turn of the event loop. Workers begin nothing more in one that takes long; else all would go on in it."""
+    """Measures how long the present turn of the event loop takes. In a turn that takes long, workers begin no other
+    key; else all workers would run in it, and input would wait.
+    """
 
     def __init__(self) -> None:
         self._began_s: float | None = None
 
     def is_over(self) -> bool:
-        """True if this turn has taken long, so that other tasks and input have to come first."""
+        """True if this turn of the event loop has taken long, so that other tasks and input have to come first."""
         if self._began_s is None:
             self._began_s = time.perf_counter()
             asyncio.get_running_loop().call_soon(self._end)
@@ -263,8 +269,8 @@ async def run_workers(
     only_urgent: int = 0,
     metrics: QueueMetrics | None = None,
 ) -> None:
-    """Run workers on the queue's keys until cancelled. A key whose pass fails is logged and retried, and never stops
-    the others.
+    """Run workers on the queue's keys until cancelled. If `reconcile` fails for a key, that is logged and the key is
+    tried again later; other keys go on.
 
     Args:
         only_urgent: how many further workers take only urgent keys.

@@ -1,8 +1,8 @@
 """Serves an HTTP application, with limits so that many connections cannot end the process.
 
-aiohttp waits for ever for the first request of a connection, and does not limit their number. Each connection costs a
-descriptor and some kB, and a process without descriptors cannot renew its lease: any job could end a leader by
-connecting.
+aiohttp waits for ever for the first request of a connection, and does not limit the number of connections. Each one
+costs a descriptor and some kB, and a process without descriptors cannot renew its lease: without the limits, any job
+could end a leader by opening connections.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ async def serve_app(
     first_byte_s: float = FIRST_BYTE_S,
     certificate: Certificate | None = None,
 ) -> web.AppRunner:
-    """Serve an application on every address, or on one; with a certificate over TLS. Clean up the runner when done."""
+    """Serve an application on every address, or on `host` alone; with `certificate` over TLS. The first byte of a
+    connection has to come within `first_byte_s`. The caller cleans up the returned runner.
+    """
     _allow_descriptors()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -53,7 +55,9 @@ def _allow_descriptors() -> None:
 
 
 class _Site(web.BaseSite):
-    """A site like aiohttp's own for TCP, which puts a `_Door` before each connection."""
+    """A site like aiohttp's own for TCP, but each connection goes through a `_Door`, which limits the number of
+    connections.
+    """
 
     def __init__(
         self,
@@ -90,8 +94,8 @@ class _Site(web.BaseSite):
 
 
 class _Door(asyncio.Protocol):
-    """The protocol of one connection, which passes data on to aiohttp. It closes the connection if its address has too
-    many, or if the client sends nothing.
+    """The asyncio protocol of one connection, which passes data on to aiohttp. It closes the connection if the client's
+    address has too many of them, or if the client sends nothing for `first_byte_s`.
     """
 
     def __init__(self, behind: RequestHandler, connected: Counter[str], *, first_byte_s: float) -> None:
@@ -103,7 +107,7 @@ class _Door(asyncio.Protocol):
         self._too_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count one more connection from this address, and close it if there are too many."""
+        """Count one more connection from the client's address, and close it if that address has too many."""
         assert isinstance(transport, asyncio.Transport)
         self._peer, *_ = transport.get_extra_info("peername") or ("",)
         self._connected[self._peer] += 1
@@ -114,7 +118,7 @@ class _Door(asyncio.Protocol):
         self._begin(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count one connection less from this address, once."""
+        """Count one connection less from the client's address, but not twice for one connection, and tell aiohttp."""
         self._said_something()
         if self._peer is not None:
             self._connected[self._peer] -= 1
@@ -156,7 +160,8 @@ class _Door(asyncio.Protocol):
 
 
 class _EncryptedDoor(_Door):
-    """The protocol of a TLS connection. It is counted before its handshake, which has to end within `first_byte_s`.
+    """The asyncio protocol of a TLS connection. The connection counts before its handshake. Handshake and first data
+    have to come within `first_byte_s`.
 
     With `create_server(ssl=…)` asyncio would show us the connection only after the handshake.
     """

@@ -28,8 +28,8 @@ class LogSettings(Settings, frozen=True, kw_only=True):
 
 
 class HttpSettings(Settings, frozen=True, kw_only=True):
-    """The port on which /healthz, /readyz and /metrics are served. With `secret_folder` they use TLS, and /metrics
-    wants its token.
+    """The port on which /healthz, /readyz and /metrics are served. `secret_folder`: the folder of a Secret; if it is
+    set, they use TLS, and /metrics wants the Secret's token.
     """
 
     port: int = 8080
@@ -37,7 +37,7 @@ class HttpSettings(Settings, frozen=True, kw_only=True):
 
 
 class LeaderElectionSettings(Settings, frozen=True, kw_only=True):
-    """The Lease that the replicas share. An empty namespace means the process's own."""
+    """The Lease by which the replicas elect their leader. An empty `namespace` means the process's own."""
 
     enabled: bool = True
     lease_name: str = ""
@@ -57,9 +57,9 @@ class ProcessSettings(Settings, frozen=True, kw_only=True):
 class SlurmSettings(Settings, frozen=True, kw_only=True):
     """How the process reaches slurmrestd.
 
-    Exactly one of `jwt_key_file` (tokens are made from it) and `token_file` (a token that somebody else renews; read
-    for each request). `reader`: the Slurm user for requests that change nothing, if it is not `user`. slurmctld counts
-    the calls of each user but SlurmUser (rl_enable).
+    Exactly one of these two is set: `jwt_key_file`, the key from which tokens are made, or `token_file`, a token that
+    somebody else renews, which is read for each request. `reader`: the Slurm user for requests that change nothing, if
+    it is not `user`. slurmctld limits the calls of each user except SlurmUser (rl_enable).
     """
 
     url: str
@@ -73,16 +73,19 @@ class SlurmSettings(Settings, frozen=True, kw_only=True):
         if bool(self.jwt_key_file) == bool(self.token_file):
             raise ValueError("slurm: give exactly one of jwtKeyFile and tokenFile")
         if self.reader and self.token_file:
-            raise ValueError("slurm: a reader needs a token of its own, so give jwtKeyFile instead of tokenFile")
+            raise ValueError(
+                "slurm.reader: tokenFile has the token of one user only; give jwtKeyFile, or leave out reader"
+            )
 
 
 class TopologySettings(Settings, frozen=True, kw_only=True):
-    """Which source says where nodes stand: values `topology` of the chart. Without a `source` it is a hand-written
-    file, if there is one.
+    """Which source says where nodes stand in the network: values `topology` of the chart. Without a `source`, a
+    hand-written file says so, if there is one.
 
     With source `labels`: `levels` and `block_labels` are label keys, widest first. `name`: the name of Kueue's
-    Topology, or of a ConfigMap. `config_map`: our ConfigMap, which gets the file for slurmctld. `file`: the text that a
-    person wrote, and `file_name` the name of that file. No chart sets the `pace`.
+    Topology, or of the ConfigMap to read. `config_map`: our ConfigMap, which gets the file for slurmctld. `file`: the
+    text that a person wrote, and `file_name` the name of that file. No chart sets the `pace`, how often files are
+    written.
     """
 
     source: str = ""

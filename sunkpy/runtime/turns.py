@@ -1,4 +1,4 @@
-"""A walk over many items that gives other tasks of the event loop a turn now and then."""
+"""Walks over many items, and lets other tasks of the event loop run now and then."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Turns:
         self._over_at = clock() + TURN_S
 
     async def rest(self) -> None:
-        """Let other tasks run, if this turn has taken long."""
+        """Let other tasks run, if this task has run for `TURN_S` without a pause."""
         if self._clock() >= self._over_at:
             await asyncio.sleep(0)
             self._over_at = self._clock() + TURN_S
 
 
 async def in_turns(items: Iterable[T], *, clock: Callable[[], float] = time.perf_counter) -> AsyncIterator[T]:
-    """Yield the items, and let other tasks run now and then. Copy a mapping first that may change meanwhile."""
+    """Yield the items, and let other tasks run now and then. The items must not change meanwhile: pass a copy."""
     turns = Turns(clock)
     for item in items:
         yield item

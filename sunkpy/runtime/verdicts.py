@@ -1,10 +1,10 @@
-"""Caches answers that are the same for all pods of a template. A change marks the answers that it concerns; each of
-these is worked out again when somebody asks for it.
+"""Caches answers that are the same for all pods of a template. A change marks the answers that it concerns as outdated;
+each of these is worked out again when somebody asks for it.
 
 If the new answer equals the old one, the old object stays. So it is cheap to see which waiting gangs a change concerns.
 
-A template is kept as long as somebody holds a verdict on it, because a change may look at all templates, and there is
-no bound on the pods that ever ran. The few that were asked for last stay a moment, until somebody holds them.
+A template is kept as long as somebody holds an answer about it, and no longer: a change may look at all templates, and
+there is no bound on the pods that ever ran. Only the few that were asked for last are kept in any case.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class _Template(Generic[T, V]):
 
 @dataclass(slots=True, eq=False)
 class CachedVerdict(Generic[T, V]):
-    """The answer for a template at the time it was asked for. Without a template it always holds."""
+    """The answer about a template at the time it was asked for. An answer without a template never becomes outdated."""
 
     value: V
     template: _Template[T, V] | None = None
 
 
 class Verdicts(Generic[T, V]):
-    """Cached answers to one question about templates. `work_out` finds an answer. `topics` names what a template is
-    about, so that a change looks only at templates with its topic.
+    """Caches the answers to one question about pod templates. `work_out` finds the answer for a template. `topics`
+    returns what the template is about, so that a change looks only at the templates about its topic.
     """
 
     def __init__(self, work_out: Callable[[T], V], *, topics: Callable[[T], Iterable[Hashable]] = lambda _: ()) -> None:
@@ -58,7 +58,9 @@ class Verdicts(Generic[T, V]):
         return len(self._known)
 
     def of(self, key: bytes, template: T) -> CachedVerdict[T, V]:
-        """Return the verdict on the template. All templates with this key are the same."""
+        """Return the answer about the template, from the cache if it is not outdated. Templates with the same key are
+        equal.
+        """
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _Template(key, template, self._work_out(template))
@@ -67,14 +69,16 @@ class Verdicts(Generic[T, V]):
         return CachedVerdict(self._now(known), known)
 
     def holds(self, verdict: CachedVerdict[T, V]) -> bool:
-        """True if the answer would be the same now."""
+        """True if asking again now would give the same answer."""
         template = verdict.template
         if template is None:
             return True
         return self._known.get(template.key) is template and self._now(template) is verdict.value
 
     def forget(self, topic: Hashable | None = None) -> None:
-        """Drop the answers about a topic, or all, because something other than a template has changed them."""
+        """Drop the answers about templates with this topic; without a topic, all answers. Call this when something that
+        `work_out` reads besides the template has changed.
+        """
         if topic is None:
             self._known.clear()
             self._about.clear()
@@ -88,9 +92,10 @@ class Verdicts(Generic[T, V]):
     def doubt(
         self, is_concerned: Callable[[T], bool] = lambda _: True, *, about: Iterable[Hashable] | None = None
     ) -> bool:
-        """Mark answers as outdated, so that they are worked out again when somebody asks. True if there were any.
+        """Mark answers as outdated, so that each is worked out again when somebody asks. Return True if any was marked.
 
-        `is_concerned` chooses them by template, among all or among those about one of the topics in `about`.
+        `is_concerned` chooses the answers by their template: among all, or with `about` only among those on one of
+        these topics.
         """
         among = (
             self._known.values() if about is None else {each for topic in about for each in self._about.get(topic, ())}

@@ -1,4 +1,4 @@
-"""Ends the process if work outlives its lease, whatever its event loop is doing."""
+"""Ends the process if its work goes on after the lease has ended, even if its event loop hangs."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Protocol
 
 
 class Watchdog(Protocol):
-    """Ends the process unless it is armed again, or disarmed, in time."""
+    """A timer that ends the process unless it is set again (`arm`) or stopped (`disarm`) in time."""
 
     def arm(self, after_s: float) -> None:
-        """End the process after that many seconds; replaces what was set before."""
+        """End the process after this number of seconds. It replaces the time that an earlier call has set."""
 
     def disarm(self) -> None:
-        """Let the process live."""
+        """Stop the timer, so that the process is not ended."""
 
 
 class ExitWatchdog:
     """A watchdog that ends the process with exit code 1, and writes on stderr where each thread stood.
 
-    The wait is in a thread outside of the interpreter: code that never returns to the event loop, or holds the
-    interpreter, does not stop it. It reads frames that may be in motion, so that now and then the process ends by
+    It waits in a thread outside of the interpreter, so code that never returns to the event loop, or holds the
+    interpreter, does not stop it. It reads frames that may change meanwhile, so now and then the process ends by
     SIGSEGV instead (python/cpython#116008).
     """
 
     def arm(self, after_s: float) -> None:
-        """End the process after that many seconds; this replaces an earlier call."""
+        """End the process after this number of seconds. It replaces the time that an earlier call has set."""
         faulthandler.dump_traceback_later(max(after_s, 0.001), exit=True, file=sys.__stderr__ or 2)
 
     def disarm(self) -> None:
-        """Let the process live."""
+        """Stop the timer, so that the process is not ended."""
         faulthandler.cancel_dump_traceback_later()

@@ -1,4 +1,6 @@
-"""Collects all that is known of one gang into a `Snapshot`, the value that decisions read."""
+"""Collects what is known of one gang (the pods that one Slurm job stands for) into a `Snapshot`, the value from which
+the scheduler decides what to do for the gang.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ template within a moment.
 
 
 class Collector:
-    """Makes snapshots of gangs from watches, polls and records. It sends no request and changes nothing
-    (`scheduler.views`).
+    """Makes the `Snapshot` of a gang from what watches, polls and the gang's record have shown. A collector sends no
+    requests and changes nothing. For records, pods and gangs the types ensure that (`scheduler.views`); for `cluster`,
+    which caches its answers, a test does.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsView, gangs: GangsView) -> None:
@@ -46,7 +49,12 @@ class Collector:
         self._gangs = gangs
 
     def snapshot(self, record: RecordView) -> tuple[Snapshot, Grounds]:
-        """Return the gang's snapshot with the nodes that it may use, and the facts that led to these nodes."""
+        """Return the gang's snapshot, and the facts (`Grounds`) from which its eligible nodes were found.
+
+        The snapshot has eligible nodes, on which the gang may run, only if the gang still needs nodes and they are
+        known. It says that no job may be submitted as long as the gang may have a job that this leader does not know
+        yet, its namespace is unknown, or a ResourceClaim of its pods does not exist.
+        """
         seen = self._gangs.of(record)
         snapshot = self._known(record, seen)
         if seen.claiming is not None:
@@ -68,7 +76,9 @@ class Collector:
         return self._with_eligibility(snapshot, record) or (snapshot, nowhere)
 
     def known(self, record: RecordView) -> Snapshot:
-        """Return the gang's snapshot without the nodes that it may use."""
+        """Return the gang's snapshot without its eligible nodes (the nodes on which the gang may run), for callers that
+        do not need these nodes.
+        """
         return self._known(record, self._gangs.of(record))
 
     def _known(self, record: RecordView, seen: Recognised) -> Snapshot:
@@ -85,10 +95,11 @@ class Collector:
         )
 
     def on_node(self, record: RecordView, node: str) -> Snapshot:
-        """Return the gang's snapshot with only its pods on one Kubernetes node.
+        """Return the gang's snapshot with only those of its pods that are on one Kubernetes node, or are being bound to
+        it. If the gang's record does not say under which job its pods were bound, the snapshot has all pods.
 
-        All nodes of a gang may ask the gate at once. With all pods in each snapshot, the time would grow with the
-        square of the gang's size.
+        The gate asks for this when it decides whether a job may start on the node. All nodes of a gang may ask at once:
+        with all pods in each snapshot, the time would grow with the square of the gang's size.
         """
         seen = record.recognised.gang
         if record.bound_to is None or seen is None:  # only the other pods show which job these are bound under
@@ -101,14 +112,18 @@ class Collector:
         return record.snapshot(here, placed=placed, now=self._clock())
 
     def is_concerned(self, record: RecordView) -> bool:
-        """True if nodes have changed since the gang's last decision in a way that may change this decision."""
+        """True if a change of nodes, storage or other pods may have changed on which nodes the gang may run, since this
+        was last worked out for the gang. The gang then needs a new decision.
+        """
         found = record.grounds
         is_same = found.is_all and found.reach in (None, self._cluster.reach)
         is_same = is_same and all(map(self._cluster.may_run_as_before, found.templates))
         return not is_same or self.has_other_neighbours(record)
 
     def has_other_neighbours(self, record: RecordView) -> bool:
-        """True if other pods have come or gone since the gang's last decision in a way that may change it."""
+        """True if other pods have come or gone on nodes, and the nodes that the gang must avoid, or that are too full
+        for it, may differ from those at its last decision. The gang then needs a new decision.
+        """
         found = record.grounds
         is_same = all(map(self._cluster.avoid_as_before, found.avoided))
         return not is_same or not all(map(self._cluster.fullness.holds, found.full))
@@ -119,7 +134,10 @@ class Collector:
         return msgspec.structs.replace(snapshot, reserved=reserved, lost_devices=devices.lost(pods))
 
     def _generation_in_the_way(self, id: GangId) -> str:
-        """Return in words which other generation of the owner's pods still has a job or a node; empty if none."""
+        """Return in words for which other generation of the gang it has to wait, because that generation still has a
+        job or a pod on a node; empty text if there is none. A generation is the pods that an owner makes between two
+        restarts.
+        """
         for other in self._ledger.other_generations(id):
             pods = (other.as_bound(pod) for pod in self._members.pods_of(other.id))
             if left := explain_generation(other.id, other.jobs.values(), pods):
@@ -127,9 +145,15 @@ class Collector:
         return ""
 
     def _with_eligibility(self, snapshot: Snapshot, record: RecordView) -> tuple[Snapshot, Grounds] | None:
-        """Add the nodes that all deciding members may use: any member may run on any node that Slurm gives the job.
+        """Return the snapshot with the nodes on which the gang may run, and the facts from which these nodes were
+        found.
 
-        None if these nodes are not known yet, or if the gang needs no job of a known size.
+        Slurm may give the job any of these nodes, and any pod may run on any node of the job. So a node is left out if
+        one of the pods or templates that choose nodes does not fit there. If the pods name nodes, each pod has nodes of
+        its own.
+
+        None if the nodes are not known yet, if the gang has no pods or never queues, or if its number of pods is
+        unknown.
         """
         gang = snapshot.gang
         if gang is None or gang.never_queues or not gang.is_sized:
@@ -193,7 +217,11 @@ class Collector:
     def _within_reach(
         self, eligibility: Eligibility, pods: Sequence[Pod], *, may_grow: bool = False
     ) -> Eligibility | None:
-        """Return the nodes from which the pods' volumes can be reached; None while the volumes are not known."""
+        """Return those of the eligible nodes from which the volumes of all these pods can be reached; None while the
+        cluster's volumes are not known. If no pod has claims, the eligibility is returned unchanged.
+
+        `may_grow`: an autoscaler may add nodes, so a lack of free storage does not exclude the last node.
+        """
         pods = [pod for pod in pods if has_claims(pod.spec)]
         if not pods:
             return eligibility
@@ -217,5 +245,7 @@ class Collector:
 
 
 def _nodes(full: Iterable[FullNodes]) -> dict[str, str]:
-    """Return the nodes with too little left of a resource that Slurm does not count, each with the reason."""
+    """Return all Slurm nodes that these answers call full, each with the reason: the node has too little left of a
+    resource that Slurm does not count, such as hugepages.
+    """
     return {node: why for answer in full for node, why in answer.value.items()}

@@ -1,4 +1,6 @@
-"""Carries out what was decided about a gang: one `match`, each write guarded and repeatable."""
+"""Carries out the actions that were decided for a gang. One `match` statement calls the right part of the scheduler for
+each kind of action. An action that failed may be carried out again.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from sunkpy.scheduler.record import GangRecord
 
 
 class Executor:
-    """Carries out actions on the pods of a gang and on its placeholder jobs."""
+    """Carries out the actions that were decided for a gang, on its pods and on its placeholder jobs in Slurm."""
 
     def __init__(
         self,
@@ -46,13 +48,14 @@ class Executor:
         self._log = structlog.get_logger("scheduler")
 
     async def run_all(self, record: GangRecord, actions: Sequence[act.GangAction], *, is_gone: bool) -> None:
-        """Carry out the actions in their order. Actions of one kind that follow each other are carried out at the same
-        time.
+        """Carry out the actions in their order. Actions of the same kind that follow each other are carried out at the
+        same time.
 
-        `is_gone`: the watch shows no pod of the gang. Then nothing is done unless the apiserver shows none either.
+        `is_gone`: the watch shows no pod of the gang. The apiserver is then asked as well, and no action is carried out
+        if it still has a pod of the gang that is not over.
 
         Raises:
-            KubeError, SlurmError: an action failed; decide again later.
+            KubeError, SlurmError: an action failed; decide about the gang again later.
         """
         if actions and is_gone and not await self._are_gone(record):
             return
@@ -97,8 +100,9 @@ class Executor:
                     await self._outbox.warn(pod, reason=reason, action="Scheduling", note=note)
 
     async def _are_gone(self, record: GangRecord) -> bool:
-        """True if the apiserver shows no living pod of the gang. A watch with another selector, or one that has missed
-        a change, must cost no pod its node.
+        """True if all pods of the gang are gone or over, as the apiserver says when it is asked. The watch does not
+        suffice for that: it may select other pods, or may have missed a change, and no pod must lose its node by such a
+        mistake.
         """
         left = await self._leader.pods.left_of(record)
         there = next((pod.name for pod in left if not is_over(pod)), None)
@@ -160,13 +164,17 @@ class Executor:
             self._report_refused(record, refused)
 
     def _report_refused(self, record: GangRecord, refused: Refused) -> None:
-        """Report that the kubelet would refuse a pod on which no other pod depends, and try again later."""
+        """Report on a pod that its node would refuse it, and record when the pod is tried on that node again. This is
+        for a pod on which no other pod depends: its job is not cancelled.
+        """
         leader, why = self._leader, str(refused)
         record.note_refusal(refused.pod, why, now=leader.clock(), first_s=leader.settings.times.again_s)
         self._outbox.report(record, act.Report(pod=refused.pod, message=why, cause=act.WaitCause.KUBELET))
 
     async def _go_solo(self, action: act.Bind, refused: Refused) -> None:
-        """Give a refused pod a job of its own. Its gang goes on, and the gang's job keeps the refused seat's node."""
+        """Make a pod that its node would refuse a gang of its own, with a job of its own, and warn about that by an
+        Event. The other pods of its former gang go on. Their job keeps the refused pod's node until the job ends.
+        """
         note = (
             f"{refused}: the pod gets a job of its own; Slurm job {action.job} of its gang keeps "
             f"{action.bindings[0].note.slurm_node} until it ends"
@@ -175,7 +183,9 @@ class Executor:
         self._members.make_solo(refused.pod)
 
     async def _give_back(self, record: GangRecord, action: act.Bind, refused: Refused) -> None:
-        """Cancel the job, because a kubelet would refuse one of its pods, and look for other nodes."""
+        """Cancel the gang's Slurm job, because a node would refuse one of the pods, and warn by an Event that says when
+        the next job follows. The next jobs avoid that node for a while, if there are others.
+        """
         now, why = self._leader.clock(), str(refused)
         node = next(binding.note.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
         record.refusals[node] = (why, now + self._leader.settings.times.node_refused_s)
@@ -186,5 +196,7 @@ class Executor:
 
 
 def _said(warning: act.Warn) -> tuple[str, str, str]:
-    """Return the key of a warning. A warning of the last pass is not repeated: thousands of waiting gangs have some."""
+    """Return what identifies a warning: the pod's uid, the reason and the text. A warning that was also given at the
+    last decision about the gang is not written again, because thousands of waiting gangs have warnings.
+    """
     return (warning.pod.uid, warning.reason, warning.note)

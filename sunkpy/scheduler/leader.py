@@ -1,4 +1,6 @@
-"""The objects that all parts of one leader share: clients, settings, records, clock."""
+"""What all parts of a leader share: clients, settings, metrics, records, writers and the clock. The leader is the
+replica of the scheduler that does the work.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ from sunkpy.slurm import Slurm
 
 @dataclass(frozen=True, kw_only=True)
 class Leader:
-    """The clients, settings and metrics of a leader, its records of gangs (`ledger`), and the writers of Events and
-    pods. `clock` is monotonic, in seconds.
+    """What all parts of the scheduler share while this replica leads: the clients of Kubernetes and Slurm, the settings
+    and metrics, the records of all gangs (`ledger`), and the writers of Events (`events`) and of pods (`pods`). `clock`
+    returns monotonic seconds.
     """
 
     kube: Kube

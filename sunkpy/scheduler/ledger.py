@@ -1,4 +1,6 @@
-"""All gangs that the scheduler knows, found by their id or by one of their jobs."""
+"""The ledger: one record for each gang that the scheduler knows. A record is found by the gang's id, or by one of the
+gang's Slurm jobs.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ from sunkpy.scheduler.record import GangRecord
 
 
 class Ledger:
-    """The gang records of one leader; `clock` is monotonic, in seconds. `due`: the jobs that are to be read in full.
+    """The records of all gangs that a leader knows, by gang id and by Slurm job. `clock` returns monotonic seconds.
+    `due` are the jobs that have to be read from Slurm with all details.
 
-    `queue`: the gangs that need a pass. `changed`: the gangs that have to be recognised again before that. In both,
-    namespaces take turns, so that no gang waits for all pods of another namespace.
+    `queue`: the gangs about which the scheduler has to decide again. `changed`: the gangs whose value has to be made
+    again from their pods before such a decision. In both queues namespaces take turns, so a gang does not have to wait
+    for all gangs of another namespace.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,35 +50,41 @@ class Ledger:
         return self._gangs.get(id) if id is not None else None
 
     def ensure(self, id: GangId) -> GangRecord:
-        """Return the record of a gang; a new one if the gang was unknown."""
+        """Return the record of a gang. If the gang has no record yet, make one."""
         if id not in self._gangs:
             self._gangs[id] = GangRecord(id=id, seen_at=self.clock())
             self._generations.put(_any_generation(id), id, id)
         return self._gangs[id]
 
     def urgency(self, id: GangId) -> Urgency:
-        """Return how urgent the gang is in the queues."""
+        """Return how urgent the gang is in the queues; `Urgency.NONE` if the gang is unknown."""
         record = self._gangs.get(id)
         return record.urgency if record is not None else Urgency.NONE
 
     def by_job(self, job: JobId) -> GangRecord | None:
-        """Return the record of the gang that has this job; None if the job is unknown."""
+        """Return the record of the gang that has this Slurm job; None if no known gang has the job."""
         id = self._by_job.get(job)
         return self._gangs.get(id) if id else None
 
     def details(self, job: JobId) -> SlurmJob | None:
-        """Return a gang's job as Slurm last described it in full; None if it was never read in full."""
+        """Return all details of a gang's job, as Slurm last gave them. None if no known gang has the job, or if the job
+        was never read with its details.
+        """
         record = self.by_job(job)
         known = record.jobs.get(job) if record is not None else None
         return known.slurm if known is not None and known.slurm.partition else None
 
     def take_job(self, record: GangRecord, job: SlurmJob, *, asked_at: float) -> None:
-        """Record a job of the gang, as Slurm has just described it."""
+        """Record that a job belongs to the gang, with all details that Slurm has just given. `asked_at`: when Slurm was
+        asked for them, in seconds of the clock.
+        """
         self.add_job(record, SlurmJob(id=job.id, user=job.user))
         self.change_job(record, job.id, lambda known: known.read(job, at=max(asked_at, known.known_at)))
 
     def add_job(self, record: GangRecord, job: SlurmJob) -> None:
-        """Record a job of the gang that was not read in full yet."""
+        """Record that a job belongs to the gang, before all details of the job have been read. If another gang had a
+        job with this ID, that gang loses the job: Slurm has used the ID again.
+        """
         owner = self.by_job(job.id)
         if owner is not None and owner is not record:
             # Slurm has reused the ID, and the new job's comment names this gang.
@@ -86,12 +96,16 @@ class Ledger:
             self._put(record, None, Job(slurm=job, known_at=self.clock(), excluded=excluded))
 
     def change_job(self, record: GangRecord, id: JobId, change: Callable[[Job], Job]) -> bool:
-        """Change the record of a job, if it is still known. Return whether that may change a decision."""
+        """Replace what is known of a job by what `change` makes of it, if the gang still has the job. Return True if
+        the change may lead to another decision about the gang.
+        """
         known = record.jobs.get(id)
         return known is not None and self._put(record, known, change(known))
 
     def _put(self, record: GangRecord, known: Job | None, job: Job) -> bool:
-        """Store a job in place of what was known of it. Return whether that may change a decision."""
+        """Store what is known of a job now, in place of what was known before (`known`; None for a new job). Return
+        True if the difference may lead to another decision about the gang.
+        """
         if job is known:
             return False
         record.jobs[job.id] = job
@@ -99,7 +113,7 @@ class Ledger:
         return known is None or is_news(job, known)
 
     def drop_job(self, record: GangRecord, job: JobId) -> None:
-        """Forget a job that has ended."""
+        """Remove a job from the record of its gang."""
         record.jobs.pop(job, None)
         record.ends_counted.discard(job)
         if self._by_job.get(job) == record.id:
@@ -107,7 +121,7 @@ class Ledger:
             self.due.forget(job)
 
     def forget(self, record: GangRecord) -> None:
-        """Forget a gang and its jobs, and wake the hooks that wait for it."""
+        """Remove a gang and its jobs from the ledger, and wake the Prologs and Epilogs that wait for the gang."""
         for job in tuple(record.jobs):
             self.drop_job(record, job)
         self._gangs.pop(record.id, None)
@@ -116,12 +130,17 @@ class Ledger:
         record.fire()
 
     def other_generations(self, id: GangId) -> list[GangRecord]:
-        """Return the records of all other generations of a gang: same owner and unit, earlier or later pods."""
+        """Return the records of the other generations of a gang, in the order of their names. Generations are gangs of
+        the same owner and unit that follow one another: before and after a restart the owner makes different pods.
+        """
         others = (other for other in self._generations.of(_any_generation(id)) if other != id)
         return [self._gangs[other] for other in sorted(others, key=lambda other: other.generation)]
 
     async def observe(self, states: JobStates, *, asked_at: float) -> list[GangRecord]:
-        """Record the states of all jobs that Slurm knows. Return the gangs for which that may change a decision."""
+        """Record the states of all jobs, as Slurm has given them; a known job that is not in `states` counts as
+        missing. Return the records of the gangs about which another decision may follow. `asked_at`: when Slurm was
+        asked, in seconds of the clock.
+        """
         changed = []
         async for record in in_turns(self):
             has_news = False

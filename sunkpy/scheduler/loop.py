@@ -1,7 +1,8 @@
-"""One pass over one gang: recognise, collect, decide, execute, look again.
+"""The loop over gangs. One pass over a gang makes the gang's value again if the gang has changed, collects what is
+known of the gang, decides, carries out the decision, and then looks at the gang again.
 
-The queue's key is the gang's id. Hooks, watches and polls only note facts and enqueue; everything that has an effect
-happens in a pass, one at a time per gang.
+The keys of the queue are gang ids. Watches, polls and calls of Prologs and Epilogs only record facts and put gangs into
+the queue. Decisions about a gang are carried out in a pass, and a gang has one pass at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _MOST_UNSEEN = 32
 
 
 class GangLoop:
-    """Works on gangs. All its parts belong to one leader."""
+    """Makes passes over gangs: a pass decides what to do for one gang, and does it. All parts that the loop is given
+    belong to the same leader.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,9 @@ class GangLoop:
         self._log = structlog.get_logger("scheduler")
 
     async def reconcile(self, id: GangId) -> float | None:
-        """Make one pass over a gang. Return the seconds until the next pass; None if only a change leads to one."""
+        """Make one pass over a gang: decide what to do for it now, and do it. Return after how many seconds the gang
+        needs another pass; None if it needs none before something changes.
+        """
         record = self._ledger.get(id)
         if record is None or self._takeover.why_unknown(record) is not None:
             return None
@@ -114,15 +119,18 @@ class GangLoop:
             record.state = state
 
     async def _forget_gone(self, record: GangRecord) -> None:
-        """Forget the gone pods of a gang whose pods are replaced again and again: the apiserver is asked once
-        for each.
+        """Remove pods that are gone from the gang's record, if the record has many more pods than the gang: the owner
+        replaces its pods again and again. The apiserver is asked about each pod that the watch does not show.
         """
         if len(record.members) > len(record.recognised.pods) + _MOST_UNSEEN:
             seen = {pod.uid for pod in self._members.pods_of(record.id)}
             await self._leader.pods.left_of(record, but=seen)
 
     def _note_ends(self, record: GangRecord, snapshot: Snapshot) -> None:
-        """Forget jobs that are settled. If a job ended before its pods were bound, the gang waits before the next."""
+        """Remove jobs that have ended, or are lost for good, from the gang's record; a job under which pods are on
+        nodes stays. If a job ended before its pods were bound, and the scheduler had not ended it, the gang waits
+        before its next job.
+        """
         for job in snapshot.jobs:
             if any(pod.spec.node_name for pod in snapshot.pods) and job.id == snapshot.bound_to:
                 continue
@@ -134,7 +142,9 @@ class GangLoop:
                 self._ledger.drop_job(record, job.id)
 
     def _again_s(self, record: GangRecord, snapshot: Snapshot) -> float | None:
-        """Return the seconds until the gang needs a pass without a change; None if it needs none."""
+        """Return after how many seconds the gang needs another pass even if no change is seen until then; None if only
+        a change leads to the next pass.
+        """
         now, times = self._leader.clock(), self._leader.settings.times
         if any(member.volume_since is not None for member in record.members.values()):
             return times.volume_again_s
@@ -158,7 +168,9 @@ class GangLoop:
         return min(ends) - now + 0.01 if ends else None
 
     def _forget(self, record: GangRecord) -> None:
-        """Forget a gang that is done. Finished pods that are still listed do not bring it back."""
+        """Remove a gang that is done from the records and the metrics. Its finished pods, which the watch may still
+        show, do not make the scheduler record the gang again.
+        """
         if record.state is not None:
             self._leader.metrics.gangs.labels(record.state.value).dec()
         self._ledger.forget(record)
@@ -166,8 +178,8 @@ class GangLoop:
 
 
 def _to_bind(actions: Iterable[GangAction]) -> tuple[set[str], set[str]]:
-    """Uids of the pods that are to be bound in this pass, and of those that are to be tried again on the node that
-    refused them.
+    """Return the uids of two groups of pods: those that these actions bind now, and those that are tried later on the
+    node that has refused them.
     """
     now, later = set[str](), set[str]()
     for action in actions:

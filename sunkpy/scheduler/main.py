@@ -1,4 +1,6 @@
-"""Runs the scheduler's process: it serves the hooks, and lets one replica lead."""
+"""Runs one process of the scheduler: it serves the HTTP calls of Prologs and Epilogs, and takes part in the election of
+the replica that leads.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from sunkpy.slurm.prometheus import PrometheusRecorder
 
 
 def main(config_path: Path) -> None:
-    """Run the scheduler until the process gets a signal to end.
+    """Run the scheduler with the settings in this file, until the process gets a signal to end.
 
     Raises:
         BadSettings: the settings file cannot be used.

@@ -1,4 +1,4 @@
-"""Metrics of the scheduler: `sunkpy_scheduler_*`."""
+"""The Prometheus metrics of the scheduler. Their names begin with `sunkpy_scheduler_`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 18
 
 
 class SchedulerMetrics:
-    """The metrics of one scheduler process."""
+    """The Prometheus metrics of one scheduler process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)

@@ -1,12 +1,14 @@
-"""Writes Events, the reason why a pod waits (its condition), and the job with which it waits (its annotations). For the
-Events of evictions see `events.evictions`.
+"""Writes texts about pods for people and for the next leader: Events, the condition that says why a pod waits, and the
+annotations that name the Slurm job with which a pod waits. The Events of evictions are written by
+`scheduler.pods.evict`.
 
-No pass waits for these writes. Each pod that cannot be placed costs two of them, and a pod that can be placed must not
-wait for those of thousands of others.
+The writes are queued, so a decision about a gang does not wait for them; only a binding waits for a report or
+annotation of its pods that is being written. Each pod that cannot be placed costs two writes, and a pod that can be
+placed must not wait for the writes about thousands of others.
 
 The annotations tell the next leader for which job it has to ask Slurm. A binding writes them as well, and most pods are
 bound within seconds, so only pods that wait longer get them earlier. If a leader dies before it has written them, the
-next leader finds the job before it submits any (`scheduler.takeover`).
+next leader finds the job in Slurm before it submits any job (`scheduler.takeover`).
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ Write = Callable[[], Awaitable[None]]
 
 
 class Outbox:
-    """Writes Events and conditions; each leader has its own. `find` returns a pod as the watch has it."""
+    """Queues and writes Events, conditions and job annotations of pods; each leader has its own outbox. `find` returns
+    the pod with a key, as the watch shows it; None if the watch shows none.
+    """
 
     def __init__(self, leader: Leader, *, find: Callable[[Key], Pod | None]) -> None:
         self._leader = leader
@@ -54,24 +58,26 @@ class Outbox:
         self._log = structlog.get_logger("unreadable")
 
     async def run(self) -> None:
-        """Carry out the queued writes until cancelled."""
+        """Carry out the queued writes, and send the recorded Events, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._leader.events.run())
             metrics = self._leader.queues
             group.create_task(run_workers(self._queue, self._write_one, workers=_WORKERS, metrics=metrics))
 
     async def inform(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
-        """Write a Normal Event about a pod."""
+        """Record an Event of type Normal about a pod."""
         await self._leader.events.normal(pod, "Pod", reason=reason, action=action, note=note)
 
     async def warn(self, pod: Pod, *, reason: str, action: str, note: str) -> None:
-        """Write a Warning Event about a pod: a person should look at it."""
+        """Record an Event of type Warning about a pod, for something that a person should look at."""
         await self._leader.events.warning(pod, "Pod", reason=reason, action=action, note=note)
 
     def unreadable(self, kind: str, about: KubeObject, why: str) -> None:
-        """Report an object that the scheduler leaves alone, because it cannot read or handle it; `why` is for people.
+        """Report an object that the scheduler ignores, because it cannot read or handle the object. `why` is a text for
+        people.
 
-        Each object is logged and counted once for each reason; a pod also gets an Event.
+        The object is logged and counted, and a pod also gets an Event. The same reason is not reported twice in a row
+        for an object.
         """
         namespace, name = about.key
         key = (kind, about.uid or f"{namespace}/{name}")
@@ -86,8 +92,8 @@ class Outbox:
             self.later(f"{namespace}/{name}", _UNREADABLE, write)
 
     def later(self, about: str, what: str, write: Write, *, after_s: float = 0.0) -> None:
-        """Queue a write, to be done at once or after `after_s`. It replaces a waiting write with the same `about` and
-        `what`, and is repeated until it succeeds.
+        """Queue a write, to be done at once or after `after_s` seconds. A write with the same object (`about`) and kind
+        of text (`what`) that still waits is replaced. A write that fails is repeated until it succeeds.
         """
         key = (about, what)
         self._newest[key] = write
@@ -97,7 +103,10 @@ class Outbox:
             self._queue.add(key)
 
     def report(self, record: GangRecord, report: Report) -> None:
-        """Queue the reason why a pod waits, for its condition and an Event, unless that was already reported."""
+        """Queue a report of why a pod waits, which sets the pod's condition and makes an Event. Nothing is queued if
+        the last report of the pod had the same text. For a gang of several pods the report may be delayed, because each
+        pod that comes changes the text.
+        """
         member, now = record.member(report.pod), self._leader.clock()
         if member.reported == report.message:
             return
@@ -110,16 +119,16 @@ class Outbox:
         self.later(report.pod.uid, _REPORT, partial(self._write_report, report), after_s=due_at - now)
 
     def note_job(self, pods: Iterable[Pod], asked: AskedTerms, *, at_once: bool = False) -> None:
-        """Queue annotations with the job's ID and its requested terms for these pods. Unless `at_once`, they are
-        delayed, and pods that are bound until then need none.
+        """Queue annotations for pods that wait with a Slurm job: the job's ID, and the terms that were requested for
+        the job. Unless `at_once`, they are written after a pause. A pod that is bound before the write gets none.
         """
         after_s = 0.0 if at_once else self._leader.settings.times.noted_after_s
         for pod in pods:
             self.later(pod.uid, _JOB, partial(self._write_job, pod, asked), after_s=after_s)
 
     async def withdraw(self, pods: Iterable[Pod]) -> None:
-        """Drop the queued reasons and job annotations of these pods, which are about to be bound. Return when none of
-        them is still being written.
+        """Drop the queued reports and job annotations of these pods, because the pods are about to be bound. Return
+        when no such write about them is still being carried out.
         """
         for key in [(pod.uid, what) for pod in pods for what in (_REPORT, _JOB)]:
             self._newest.pop(key, None)
@@ -140,12 +149,12 @@ class Outbox:
             del self._newest[key]
 
     def seen(self, pod: Pod) -> Pod | None:
-        """Return the pod as the watch has it now; None if it is gone."""
+        """Return the pod as the watch shows it now; None if the pod is gone."""
         seen = self._find(pod.key)
         return seen if seen is not None and seen.uid == pod.uid else None
 
     def _waiting(self, pod: Pod) -> Pod | None:
-        """Return the pod as the watch has it now; None if it is gone or bound."""
+        """Return the pod as the watch shows it now; None if the pod is gone or has a node."""
         seen = self.seen(pod)
         return seen if seen is not None and not seen.spec.node_name else None
 
@@ -170,5 +179,7 @@ class Outbox:
 
 
 def _urgency(key: _About) -> Urgency:
-    """Annotations with jobs, which the next leader needs, and Events of evictions go before reports of waiting pods."""
+    """Return how urgent a queued write is. Job annotations, which the next leader needs, and Events of evictions go
+    before reports of why pods wait.
+    """
     return Urgency.SOON if key[1] in (_JOB, CAUSES, PREEMPTORS, BUDGETS) else Urgency.NONE

@@ -1,7 +1,8 @@
-"""The scheduler's record of one gang: its jobs, its members, and what was reported and refused.
+"""The scheduler's record of one gang (the pods that one Slurm job stands for): its jobs, its pods, and what was
+reported and refused.
 
-Nothing here has to survive the process: a new leader rebuilds it from the comments of jobs and the annotations of pods.
-Times are of the monotonic clock, in seconds.
+A record is kept only in memory. A new leader makes the records again from the comments of jobs and the annotations of
+pods. Times are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -42,8 +43,13 @@ _NODE_AGAIN_LAST_S = 30.0
 
 
 class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding that was sent to the apiserver. `pod`: the pod as bound, which the watch may not show yet. `note`: None
-    for a pod that never queues. `confirmed`: the apiserver has answered yes.
+    """The binding of a pod to a node, which is being sent or was sent to the apiserver.
+
+    Args:
+        pod: the pod as bound, although the watch may not show the binding yet.
+        note: the annotations that are written with the binding and name the pod's gang and job; None for a pod that is
+            bound without a job, such as a DaemonSet's.
+        confirmed: True once it is known that the apiserver has done the binding.
     """
 
     pod: Pod
@@ -52,8 +58,8 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, pod: Pod, *, node: str, note: BindingNote | None = None) -> SentBinding:
-        """Return the binding of a pod to a Kubernetes node. It empties annotations that a user wrote in place of a
-        note.
+        """Return the binding of a pod to the Kubernetes node `node`. `note`: the annotations to write with it, which
+        name the pod's gang and job. Annotations of this kind that a user has written on the pod are emptied.
         """
         forged = {name: "" for name in names.BINDING_NOTE if name in pod.annotations}
         annotations = pod.annotations | forged | (note.annotations if note is not None else {})
@@ -63,21 +69,23 @@ class SentBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def job(self) -> JobId | None:
-        """The Slurm job under which the pod is bound; None without a note."""
+        """The Slurm job under which the pod is bound, as the annotations say that are written with the binding; None if
+        the pod is bound without a job.
+        """
         return self.note.job if self.note is not None else None
 
 
 class Recognised(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang as one value, made of its `pods` (`scheduler.pods.gangs`).
+    """A gang as one value, made from its pods, their owners and claims, and what their namespace may ask for.
 
     Args:
         gang: the gang; None when all its pods are gone.
-        last_gang: when all its pods are gone, the gang as last seen, with its ended pods.
-        pods: its pods; one whose binding was sent counts as bound.
-        beyond: the pods that have no seat.
-        is_of_known_namespace: False while the namespace, and so what it may ask for, is unknown.
-        claiming: the gang as its family made it, if it can have claims for devices.
-        claimed: what was known of these claims.
+        last_gang: only when all its pods are gone: the gang as last seen, with its pods that had ended.
+        pods: all pods of the gang; a pod whose binding was sent counts as bound.
+        beyond: those of the pods for which the gang has no seat, because it has more pods than its owner declares.
+        is_of_known_namespace: False while the gang's namespace, which decides what the gang may ask for, is unknown.
+        claiming: the gang before limits were applied to it, if its pods can have claims for devices; else None.
+        claimed: what was known of the claims of `claiming` when this value was made.
     """
 
     gang: Gang | None = None
@@ -90,8 +98,10 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
-    """The pause of a gang whose last jobs were all given back for one reason. It gets another job only after `again_at`
-    and if it may then use other nodes than `usable`: each job may take nodes from other users.
+    """A long pause of a gang whose last jobs were all cancelled because nodes refused its pods for the same reason.
+    Each further job might take nodes from other users in vain.
+
+    The pause ends early if the gang may then use other Slurm nodes than `usable`, but not before `again_at`.
     """
 
     usable: tuple[str, ...]
@@ -99,15 +109,16 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grounds(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts behind the last decision on which nodes a gang may use; empty while the gang needs no nodes. If they
-    still hold, the gang needs no new pass.
+    """The facts from which it was last worked out on which nodes a gang may run. They are empty while the gang needs no
+    nodes. As long as all facts hold, a change of nodes or pods does not make a new decision about the gang necessary.
 
     Args:
-        templates: the nodes where its pods may run.
-        avoided: the nodes from which other pods kept it away.
-        full: the nodes that were full for it.
-        reach: the value of `Cluster.reach` at that time, if it has volumes.
-        is_all: True if no other facts were used.
+        templates: for each kind of pod of the gang: the nodes on which such a pod may run.
+        avoided: the nodes that the gang had to avoid because of other pods.
+        full: the nodes that had too little left of resources that Slurm does not count.
+        reach: the value of the counter `Cluster.reach` at that time, which grows when nodes or storage change; None if
+            no pod of the gang has volumes.
+        is_all: True if the nodes follow from these facts alone.
     """
 
     templates: tuple[CachedVerdict[PodSpec, Eligibility], ...] = ()
@@ -119,15 +130,16 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class MemberRecord:
-    """The record of one pod of a gang.
+    """What the scheduler has noted about one pod of a gang. Times are seconds of the monotonic clock.
 
     Args:
-        assumed: its binding that was sent, until the watch shows it.
-        waits_since: since when it waits for its kubelet to admit it.
-        volume_since: since when it waits for a volume.
-        refusal: its node refused it, and its job keeps the node.
-        reported: the last report of why it waits, written or to be written at `reported_at`.
-        is_gone: True if the apiserver has said that it is gone.
+        assumed: the binding that was sent for the pod, until the watch shows the pod as bound.
+        waits_since: since when the pod has waited until its node would admit it; None if it does not wait for that.
+        volume_since: since when the pod has waited for a volume that is being made; None if it does not wait for one.
+        refusal: why the node refused the pod, if the pod is to be tried again there, on the node that its job keeps.
+        reported: the last report of why the pod waits, which was written at `reported_at` or will be written then.
+        evicted_at: when the pod was last evicted, or its owner was suspended, or its grace period was shortened.
+        is_gone: True if the apiserver has said that the pod is gone.
     """
 
     key: Key
@@ -143,29 +155,39 @@ class MemberRecord:
 
 @dataclass(slots=True, eq=False)
 class GangRecord:
-    """The record of one gang.
+    """What the scheduler has noted about one gang. Times are seconds of the monotonic clock.
 
     Args:
-        bound_to: the job under which its pods were bound.
-        displaced: Slurm node → the job to which Slurm gave the node after the gang's job was lost.
-        ends_counted: the jobs whose end a pass has seen.
-        retry_at, refused: before that time no job is submitted, and why.
-        refusals: Slurm node → why its kubelet refused the gang, and until when that counts.
-        changes_helped: how often a change of its pods or owner has allowed an earlier try since a pod last got a node.
-        change_helps_at: when the last of these changes allowed it, or will.
-        given_back: why the last job was given back, and how many in a row were for the same reason.
-        halt: the pause after many of these.
-        usable: the nodes that its pods' templates allow, as last seen.
-        uncertain_since: when a submit was sent that got no answer.
-        idle_since: since when a job has held nodes without a member.
-        is_half_bound: True if some of the pods that were to be bound together were not.
-        suspended_for: the job whose preemption led to the suspension of the owner.
-        recognised: the gang as last recognised.
-        is_doubted: True if something behind `recognised` has changed since.
-        is_news: True if that change needs a pass.
-        ended: by uid, its pods that had ended before they were deleted.
-        warned: the warnings of the last pass, by pod, reason and text.
-        changes: the number of changes so far.
+        seen_at: when the scheduler first saw the gang.
+        jobs: the gang's Slurm jobs, by job ID.
+        members: what was noted about each of the gang's pods, by pod uid.
+        bound_to: the Slurm job under which the gang's pods were bound; None if no such job is known.
+        displaced: Slurm node → the job to which Slurm gave the node after the gang's own job was lost.
+        ends_counted: the jobs whose end has already been taken into account.
+        state: the state of the gang at the last decision; None before the first one.
+        retry_at, refused: no job is submitted before the time `retry_at`, and `refused` says why.
+        failures: how many tries have failed in a row; each makes the next pause longer.
+        refusals: Slurm node → why its kubelet refused a pod of the gang, and until when the next jobs avoid the node.
+        changes_helped: how often a change of the gang's pods or owner has ended such a pause early, since a pod of the
+            gang last got a node.
+        change_helps_at: when the last of these changes ended the pause, or will end it.
+        given_back: the reason for which the last job was cancelled because a node refused a pod, and how many jobs in a
+            row were cancelled for this reason.
+        halt: the long pause after several such jobs; None if there is none.
+        usable: the Slurm nodes on which the gang's pods may run by their own specs, as last worked out.
+        uncertain_since: since when it is unknown whether a submit that Slurm did not answer made a job; None if there
+            is no such submit.
+        idle_since: since when a job has held nodes on which no pod of the gang runs; None if there is no such job.
+        is_half_bound: True if only some of the pods that were to be bound together were bound.
+        is_several: True if the gang can have several pods, at once or one after another.
+        suspended_for: the preempted job because of which the pods' owner was suspended.
+        grounds: the facts from which it was last worked out on which nodes the gang may run.
+        recognised: the gang as one value, as last made from its pods.
+        is_doubted: True if something from which `recognised` was made has changed since.
+        is_news: True if that change also makes a new decision about the gang necessary.
+        ended: the gang's pods that had ended before they were deleted, by uid.
+        warned: the warnings given at the last decision about the gang, each as pod uid, reason and text.
+        changes: how many changes of the gang have been counted (`fire`).
     """
 
     id: GangId
@@ -200,13 +222,15 @@ class GangRecord:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def member(self, pod: Pod) -> MemberRecord:
-        """Return the record of a pod; a new one if there is none."""
+        """Return the record of this pod of the gang. If the pod has no record yet, make one."""
         if pod.uid not in self.members:
             self.members[pod.uid] = MemberRecord(key=pod.key)
         return self.members[pod.uid]
 
     def assume(self, bindings: Sequence[SentBinding]) -> None:
-        """Note that these bindings are being sent: their pods count as bound from now on."""
+        """Record that these bindings are being sent to the apiserver. From now on their pods count as bound, although
+        the watch does not show it yet.
+        """
         for each in bindings:
             self.member(each.pod).assumed = each
         gang = self.recognised.gang
@@ -217,12 +241,14 @@ class GangRecord:
 
     @property
     def is_all_bound(self) -> bool:
-        """True if no pod of the gang waits for a node."""
+        """True if every pod of the gang has a node, or its binding to a node was sent."""
         return all(pod.spec.node_name for pod in self.recognised.pods)
 
     def keep(self, pod: Pod) -> bool:
-        """Replace a changed pod in `recognised`, after a change that alters neither the gang's members nor its
-        requests. False if the gang has to be recognised again instead.
+        """Replace a changed pod in the stored value of the gang (`recognised`). This is for a change that alters
+        neither which pods the gang has nor what they request.
+
+        Return False if that is not possible, because the whole value has to be made again.
         """
         known = self.recognised
         if self.is_doubted or known.gang is None or known.claiming is not None:
@@ -231,7 +257,7 @@ class GangRecord:
         return True
 
     def _put(self, gang: Gang, changed: dict[str, Pod]) -> None:
-        """Replace these pods, by uid, in `recognised`."""
+        """Replace pods in the stored value of the gang (`recognised`). `changed`: the new pods, by uid."""
         known = self.recognised
         self.recognised = msgspec.structs.replace(
             known,
@@ -241,13 +267,16 @@ class GangRecord:
         )
 
     def assume_no_more(self, pod: Pod) -> None:
-        """Forget a binding that did not happen."""
+        """Forget that a binding of this pod was sent, because the binding did not happen. The pod counts as unbound
+        again.
+        """
         self.member(pod).assumed, self.is_doubted = None, True
 
     @property
     def urgency(self) -> Urgency:
-        """How urgent the gang is in the queues. First come gangs whose pods have to leave their nodes, then gangs whose
-        pods have to be bound, which may be thousands at once. A gang that only queues keeps no node waiting.
+        """How urgent the gang is in the queues. `FIRST`: its pods have to leave their nodes, because their job has
+        ended there. `SOON`: its pods are bound, or its job has started and its pods have to be bound; that may be
+        thousands at once. `NONE`: the gang only waits in the queue, and no node waits for it.
         """
         own = self.jobs.get(self.bound_to) if self.bound_to is not None else None
         if own is not None and (own.epilogs or states.is_job_ended(own.state)):
@@ -257,30 +286,36 @@ class GangRecord:
 
     @property
     def is_binding_open(self) -> bool:
-        """True if a binding was sent to which the apiserver has not answered yet."""
+        """True if a binding of one of the gang's pods was sent, and it is not known yet whether the apiserver has done
+        it.
+        """
         return any(member.assumed is not None and not member.assumed.confirmed for member in self.members.values())
 
     def as_bound(self, pod: Pod) -> Pod:
-        """Return a pod as bound, if its binding was sent and the watch does not show it yet; else as it is."""
+        """Return the pod as bound if its binding was sent to the apiserver and `pod` has no node yet; else return `pod`
+        as it is.
+        """
         member = self.members.get(pod.uid)
         assumed = member.assumed if member is not None and not pod.spec.node_name else None
         return assumed.pod if assumed is not None else pod
 
     def wait_for_nothing(self) -> None:
-        """Note that no member waits for its kubelet or a volume any more, except those with these uids."""
+        """Record that no pod of the gang waits for its kubelet or for a volume any more."""
         for member in self.members.values():
             member.waits_since = member.volume_since = None
 
     def forget_waits(self, *, but: Container[str], refused: Container[str]) -> None:
-        """Forget the refusals of members by their nodes, except for members with these uids."""
+        """For each pod of the gang whose uid is not in `but`: record that it waits neither for its kubelet nor for a
+        volume any more, and forget that its node refused it. The refusals of pods with a uid in `refused` are kept.
+        """
         for uid, member in self.members.items():
             if uid not in but:
                 member.waits_since = member.volume_since = None
                 member.refusal = member.refusal if uid in refused else None
 
     def note_refusal(self, pod: Pod, why: str, *, now: float, first_s: float) -> None:
-        """Note that the node of a gang's pod refused the pod. It is tried there again, after a longer pause
-        each time.
+        """Record that its node refused a pod of the gang, and why. The pod is to be tried again on the same node, after
+        a pause of `first_s` seconds at first. The pause grows with each refusal.
         """
         member = self.member(pod)
         since, times = (member.refusal.since, member.refusal.times) if member.refusal is not None else (now, 0)
@@ -288,31 +323,39 @@ class GangRecord:
         member.refusal = Refusal(why=why, since=since, times=times + 1, again_at=again_at)
 
     def prune(self) -> None:
-        """Forget members that are gone; but keep the last one, which shows that the gang's pods are known."""
+        """Remove the pods that are gone from the gang's record. If all are gone, the last one stays in the record, as a
+        sign that the gang's pods were known.
+        """
         left = {uid: member for uid, member in self.members.items() if not member.is_gone}
         self.members = left or dict(list(self.members.items())[-1:])
 
     def now_under(self, job: JobId | None) -> None:
-        """Note that the members run under this job, and forget what an earlier job, or its lack, has led to."""
+        """Record the job under which the gang's pods run from now on; None for pods that are bound without a job.
+        Failed tries and lost nodes from the time before that are forgotten.
+        """
         self.bound_to, self.failures, self.given_back = job, 0, ("", 0)
         self.changes_helped, self.change_helps_at = 0, float("-inf")
         self.displaced.clear()
 
     def fire(self) -> None:
-        """Count a change of this gang, and wake everything that waits for one."""
+        """Count a change of this gang, and wake everybody who waits in `wait_for_change`."""
         self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait_for_change(self, *, since: int, timeout_s: float) -> None:
-        """Return when there have been more `changes` than `since`, or after `timeout_s`."""
+        """Return as soon as the number of changes of this gang (`changes`) is no longer `since`, or after `timeout_s`
+        seconds.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self.changes == since:
                     await self._changed.wait()
 
     def back_off(self, why: str, *, now: float, first_s: float = _BACKOFF_FIRST_S) -> float:
-        """Let the gang submit nothing for a while, each time for longer. Return the pause in seconds."""
+        """Let no job be submitted for the gang for a while. The pause begins with `first_s` seconds, and grows each
+        time in a row. `why`: the reason in words. Return the length of this pause in seconds.
+        """
         delay_s = backoff_s(self.failures, first_s=first_s, last_s=_BACKOFF_LAST_S)
         self.failures += 1
         self.retry_at = now + delay_s
@@ -320,9 +363,11 @@ class GangRecord:
         return delay_s
 
     def give_back(self, why: str, *, kind: str, now: float) -> str:
-        """Note that a node has refused a pod and that the job is given back. Return in words when another job follows.
+        """Record that the gang's job is cancelled, because a node has refused one of the gang's pods. Return in words
+        when another job follows: after a pause that grows each time, and after several refusals of the same kind in a
+        row after an hour, unless something changes before.
 
-        `kind`: the reason without the node's name; empty if another node may well take the pod.
+        `kind`: the reason without the node's name, to compare refusals; empty if another node may well accept the pod.
         """
         known, times = self.given_back
         times = times + 1 if kind and kind == known else 1
@@ -339,27 +384,38 @@ class GangRecord:
         return then
 
     def may_go_on(self, usable: tuple[str, ...], *, now: float) -> bool:
-        """True if the gang's halt ends early, because it may use other nodes now than when its jobs were given back."""
+        """True if the gang may get a job although it is in a long pause (`halt`): the Slurm nodes that it may use
+        (`usable`) differ from those at the time when its jobs were cancelled because nodes refused its pods. False if
+        there is no such pause, or before `halt.again_at`.
+        """
         return self.halt is not None and now >= self.halt.again_at and usable != self.halt.usable
 
     def next_try_at(self, now: float) -> float:
-        """Return when a job may be submitted, or when other nodes may allow one (see `may_go_on`)."""
+        """Return the time from which a job may be submitted for the gang. In a long pause (`halt`) it is the earlier
+        time from which a change of the usable nodes would allow a job (`may_go_on`).
+        """
         if self.halt is None or now >= self.halt.again_at:
             return self.retry_at
         return min(self.halt.again_at, self.retry_at)
 
     def was_submitted(self) -> None:
-        """Note that Slurm has accepted a job of the gang, and forget earlier refusals."""
+        """Record that Slurm has accepted a job of the gang: no pause and no refusal of an earlier job counts
+        any more.
+        """
         self.retry_at, self.refused, self.halt = 0.0, "", None
 
     def forgive(self) -> None:
-        """Let the gang try again at once, because something has changed that may help."""
+        """Let a job be submitted for the gang at once, and forget its failed tries, because something has changed that
+        may help.
+        """
         self.retry_at, self.failures, self.refused = 0.0, 0, ""
         self.given_back, self.halt = ("", 0), None
 
     def forgive_change(self, *, now: float) -> None:
-        """Let the gang try again at once, because its pods or their owner have changed. As long as no pod gets a node,
-        the next such try comes later each time: changes may never stop, and each try takes nodes from others.
+        """Let a job be submitted for the gang at once, because its pods or their owner have changed.
+
+        As long as no pod of the gang gets a node, each further change of this kind helps only after a longer pause.
+        Changes may never stop, and each job may take nodes from others.
         """
         if now >= self.retry_at and not self.failures:
             return
@@ -374,20 +430,27 @@ class GangRecord:
             self.refused += f"; pods or owner change again and again: {_another(self.retry_at - now)}"
 
     def forget_refused_nodes(self, *, now: float) -> None:
-        """Forget the nodes whose refusals have expired: their kubelets may be tried again."""
+        """Forget the refusals by nodes that have expired by now: the gang's next job may use these nodes again."""
         self.refusals = {node: refusal for node, refusal in self.refusals.items() if refusal[1] > now}
 
     def eligibility(self, eligibility: Eligibility) -> Eligibility:
-        """Return the eligible nodes without those whose kubelet lately refused this gang."""
+        """Return the eligible nodes without those where a kubelet has lately refused a pod of this gang. If no node
+        would be left, all are returned.
+        """
         return without(eligibility, {node: why for node, (why, _) in self.refusals.items()})
 
     @property
     def has_live_job(self) -> bool:
-        """True if a job of the gang waits or runs; then no other is submitted."""
+        """True if a job of the gang waits or runs in Slurm. As long as it does, no other job is submitted for
+        the gang.
+        """
         return any(job.is_live for job in self.jobs.values())
 
     def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot:
-        """Return the snapshot that decisions read, without the eligible nodes."""
+        """Return the gang's snapshot, the value from which decisions are made, without the nodes on which the gang may
+        run. `seen`: the gang's value. `placed`: Slurm node of each pod that is on a node, by pod uid. `now`: monotonic
+        seconds.
+        """
         return Snapshot(
             id=self.id,
             gang=seen.gang,

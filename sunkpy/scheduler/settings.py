@@ -1,4 +1,4 @@
-"""Settings of the scheduler."""
+"""The settings of the scheduler, as read from its settings file."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ job there.
 
 
 class HooksSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the hooks: the scheduler's `port`, the `audience` of their tokens, and how long an Epilog waits for
-    pods to leave the node (`epilog_timeout_seconds`).
+    """Settings of the hooks, the Prologs and Epilogs that call the scheduler.
 
-    `longest_grace_seconds`: the longest grace period of these pods; 0 for `_GRACE_S`. It must be shorter than the
-    Epilog's time by `_FREEING_S`, or be at most half of it. `longest_grace_seconds_in`: the same, by partition.
+    Args:
+        port: the port on which the scheduler serves their calls.
+        audience: the audience that the token in a call must have.
+        epilog_timeout_seconds: how long an Epilog waits for the pods of its job to leave the node.
+        longest_grace_seconds: the longest grace period of these pods. It must be shorter than the Epilog's time by
+            `_FREEING_S`, or be at most half of that time. 0 stands for `_GRACE_S`, or for the most that is allowed if
+            that is less.
+        longest_grace_seconds_in: the same for single partitions, by name.
     """
 
     port: int = 8000
@@ -51,10 +56,11 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
             self.check_grace(longest_s)
 
     def check_grace(self, longest_s: int) -> None:
-        """Check that an Epilog waits longer than this grace period.
+        """Check that pods with a grace period of `longest_s` seconds can leave a node while an Epilog still waits for
+        them.
 
         Raises:
-            ValueError: the grace period is too long.
+            ValueError: the grace period is too long, or negative.
         """
         if not 0 <= longest_s <= self._most_s:
             raise ValueError(
@@ -65,8 +71,8 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def longest_grace_s(self) -> int:
-        """The longest grace period of a pod, in seconds. The kubelet needs the rest of the Epilog's time to free what
-        the pod held.
+        """The longest grace period, in seconds, of a pod that has to leave its node. An Epilog waits longer than that,
+        because the kubelet then needs time to free what the pod held.
         """
         return self.longest_grace_seconds or min(_GRACE_S, self._most_s)
 
@@ -80,24 +86,24 @@ class Times(Settings, frozen=True, kw_only=True):
 
     * `kinds`: the waiting times for owners and their kinds.
     * `unidentified_told_after_s`: after this time a pod whose gang is unknown gets a condition that says why.
-    * `displace_after_s`: when another job gets the node, pods of a lost job wait so long for a replacement job.
-    * `gate_again_s`: the pause before the gate, or a hook, checks again.
+    * `displace_after_s`: if a job is lost, and Slurm gives its node to another job, the pods on the node wait so long
+      for a job that replaces the lost one; then they are evicted.
+    * `gate_again_s`: the pause before a Prolog or Epilog that waits for pods is checked again.
     * `resume_again_s`: the pause before a suspended owner is checked again, while its pods are still there.
     * `admission_patience_s`: a pod that the kubelet would not admit waits so long; then the binding is refused.
     * `volume_again_s`: the pause before a volume that is being made is checked again.
     * `volume_patience_s`: a pod waits so long for its volume; then the binding is refused.
     * `node_refused_s`: so long the gang's next jobs avoid a node that refused one of its pods, if there is another.
     * `teardown_s`: the time that a kubelet needs, beyond the grace period, to free what a pod deleted by force held.
-    * `again_s`: the pause before the next try of an eviction, of a hand-over, of a pod that its node refused, and of
-    the
-      oldest gang that Slurm refused for a limit.
+    * `again_s`: the pause before the next try of an eviction, of a pod that its node refused, and of the oldest gang
+      whose job Slurm refused for a limit; also between decisions about a gang whose job has lost its nodes.
     * `other_pods_again_s`: the pause between checks of gangs with affinity rules, after other pods came or went.
     * `recheck_spread_s`: the pause before gangs are checked after a change of nodes, because nodes change in groups.
     * `recheck_turn_s`: the longest time that such checks hold the event loop.
     * `occupancy_each_s`: the pause between counts of what other schedulers' pods take of nodes.
     * `nodes_each_s`: the pause between lists of all Slurm nodes.
-    * `noted_after_s`: a pod that still waits after this time gets the annotations of its job.
-    * `late_submit_s`: so long Slurm may still make a job whose submit it did not answer.
+    * `noted_after_s`: a pod that still waits after this time gets annotations that name its job.
+    * `late_submit_s`: so long Slurm may still make a job after a submit that it did not answer.
     * `allocation_refused_s`: so long no allocation is requested in a partition that has refused one.
     * `preemptors_each_s`: the pause between searches for the jobs that preempted others.
     * `watch_settles_s`: a watch that was connected again has caught up after this time.
@@ -132,7 +138,7 @@ TIMES: Final = Times()
 
 
 class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
-    """Settings of the scheduler of one Slurm cluster. `namespace` is where its slurmd pods are.
+    """Settings of the scheduler of one Slurm cluster. `namespace` is where the cluster's slurmd pods are.
 
     Args:
         scheduler_name, aliases: the values of a pod's `schedulerName` that name this scheduler.
@@ -141,7 +147,7 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
         kubelet_account: the ServiceAccount, in `namespace`, that may read metrics of kubelets.
         sweep_seconds: the pause between searches for placeholder jobs that the leader does not know.
         access: what the pods of each namespace may ask for.
-        annotated_access: whether annotations of namespaces count as well.
+        annotated_access: whether annotations of namespaces also say what their pods may ask for.
         private_jobs: slurm.conf has PrivateData=jobs, so Events do not name the job that preempted a pod.
         workloads: kinds of workloads that an administrator describes.
         suspend_owners: whether the scheduler has the right to suspend owners that ask for it.
@@ -195,22 +201,26 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> dict[str, str]:
-        """Resource → name of the GRES that Slurm counts for it: extended resources, and devices of claims by class."""
+        """For each resource that pods may ask for: the name of the GRES by which Slurm counts it. The keys are extended
+        resources, and DeviceClasses of ResourceClaims (with a prefix).
+        """
         return self.gpu_resources | {f"{CLAIMED}{name}": gres for name, gres in self.device_classes.items()}
 
     @property
     def handed_out(self) -> str:
-        """The extended resource that sunkpy's device plugin hands out; empty if the plugin is not used."""
+        """The extended resource that sunkpy's device plugin hands out to pods; empty if the plugin is not used."""
         return self.plugin_resource if self.gpu_sharing is GpuSharing.PLUGIN else ""
 
     @property
     def families(self) -> Families:
-        """The families of workloads, with those that the administrator describes."""
+        """The kinds of workloads that the scheduler can recognise as gangs, with those that the administrator
+        describes.
+        """
         return configured(self.workloads, daemons_in=self.daemon_set_namespaces, gpu_resources=self.gpu_resources)
 
     @property
     def policy(self) -> Policy:
-        """The settings that decisions about gangs use."""
+        """Those of the settings that the decisions about gangs use, as one value."""
         return Policy(
             gpu_resources=self.counted,
             default_partition=self.default_partition,
@@ -224,15 +234,17 @@ class SchedulerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def submits_as_people(self) -> bool:
-        """True if jobs of pods may belong to other Slurm users than the scheduler's own."""
+        """True if the jobs for pods may belong to Slurm users other than the scheduler's own user."""
         return self.annotated_access or any(rule.users for rule in self.access)
 
     @property
     def reads_namespaces(self) -> bool:
-        """True if `access` depends on labels or annotations of namespaces, so that these are watched."""
+        """True if labels or annotations of a namespace decide what its pods may ask for. Only then are namespaces
+        watched.
+        """
         return self.annotated_access or any(rule.namespace_labels for rule in self.access)
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
-        """All values of a pod's `schedulerName` that name this scheduler, each once."""
+        """All values of a pod's `schedulerName` that mean this scheduler, without repetitions."""
         return tuple(dict.fromkeys((self.scheduler_name, *self.aliases)))

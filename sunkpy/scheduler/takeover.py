@@ -1,11 +1,14 @@
-"""Finds, for a new leader, the jobs under which pods of an earlier leader run, and jobs that no pod notes.
+"""Finds, for a new leader, the Slurm jobs under which pods of an earlier leader run, and the jobs that no pod names.
+
+A pod's binding note is a group of annotations that name the gang and the job with which the pod was bound.
 
 1. The binding notes of all pods are read, also of pods that come later (`read_notes`).
-2. Slurm is asked for each job by itself: first for jobs whose hooks call, then for jobs in notes, then for all others.
-   When all jobs in the notes of a gang are known, hooks and passes of this gang go on.
-3. When all jobs are known (`Ledger.all_jobs_known`), submits go on, and gangs with a pod on a node without a right
-note.
-   Before that, a gang may have a job that no pod notes, so `collect` lets no gang submit.
+2. Slurm is asked for each job by itself: first for jobs whose Prolog or Epilog calls, then for jobs in notes, then for
+   all others. The scheduler decides about a gang, and answers its Prologs and Epilogs, once the jobs in the notes of
+   its pods are known.
+3. When all jobs of gangs are known (`Ledger.all_jobs_known`), jobs may be submitted, and the scheduler also decides
+   about gangs that have a pod on a node without a right note. Before that, a gang may have a job that no pod names, so
+   `collect` lets no gang submit.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from sunkpy.slurm.errors import SlurmError
 
 
 class Takeover:
-    """Fills the ledger of a new leader with the gangs and jobs of earlier leaders."""
+    """Fills the records of a new leader with the gangs and jobs that earlier leaders left."""
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsByGang, gangs: Gangs) -> None:
         self._leader = leader
@@ -47,9 +50,11 @@ class Takeover:
         self._log = structlog.get_logger("leader")
 
     async def run(self) -> None:
-        """Find all jobs of gangs, then search now and then for jobs that the ledger lacks, until cancelled.
+        """Find all Slurm jobs of gangs, and then allow submits. After that, search from time to time for jobs of gangs
+        that the scheduler's records do not have, until cancelled.
 
-        A leader that died left such a job, or a late submit made it; polls do not show whose it is.
+        Such a job was left by a leader that died, or was made by a submit that Slurm answered too late. A poll shows
+        its state, but not to which gang it belongs.
         """
         began_at = self._leader.clock()
         async with asyncio.TaskGroup() as group:
@@ -61,7 +66,9 @@ class Takeover:
                 await self._find_all(sent_after=self._leader.clock())
 
     async def _find_all(self, *, sent_after: float) -> None:
-        """Read all jobs that the ledger lacks; try again until Slurm can be read."""
+        """Read all pending and running jobs in Slurm that the scheduler's records do not have. Try again until Slurm
+        can be read.
+        """
         log = self._log.warning
         while True:
             try:
@@ -74,14 +81,18 @@ class Takeover:
     # -------------------------------------------------- 1. the notes of pods
 
     async def read_notes(self) -> None:
-        """Read the binding notes of all pods, and from now on of each pod that comes."""
+        """Read the binding notes (annotations that name a pod's gang and job) of all pods, and from now on of each pod
+        that comes.
+        """
         self._cluster.pods.add_handler(self._read_note)
         async for pod in in_turns(tuple(self._cluster.pods.values())):
             self._read_note(None, pod)
         gc.freeze()  # else each garbage collection would walk these objects, and hold the event loop
 
     def _read_note(self, old: Pod | None, new: Pod | None) -> None:
-        """Have the job in a new pod's note read, if the ledger does not know it: an earlier leader bound that pod."""
+        """If a new pod's binding note (annotations that name its gang and job) names a job that is not known as a job
+        of its gang, have this job read from Slurm. An earlier leader may have bound the pod.
+        """
         if new is None or (old is not None and old.uid == new.uid) or (job := noted_job(new)) is None:
             return
         id = self._members.find_id(new)
@@ -93,8 +104,14 @@ class Takeover:
     # ------------------------------------------------------ 2. what jobs say
 
     def _learned(self, id: JobId, job: SlurmJob | None, asked_at: float, has_nodes: bool) -> None:
-        """Put a job that was read, and the pods that note it, into its gang. An ended job counts if it left pods on
-        nodes.
+        """Take into account what Slurm has said of a job: put the job, and the pods whose annotations name it, into the
+        job's gang. A job that has ended counts only if pods on nodes were bound under it.
+
+        Args:
+            id: the job's ID.
+            job: the job; None if Slurm does not know it.
+            asked_at: when Slurm was asked, in seconds of the clock.
+            has_nodes: whether the job's list of nodes could be read.
         """
         gang = self.jobs.whose[id]
         if job is None:
@@ -120,10 +137,10 @@ class Takeover:
             record.fire()
 
     def _find_own_job(self, record: GangRecord) -> None:
-        """Set the job under which the gang's pods were bound: the job in their notes, if it is the gang's; else a job
-        that has started.
+        """Record under which job the gang's pods on nodes were bound, if that is not known yet: a job of the gang that
+        the pods' annotations name, or else a job of the gang that has started.
 
-        A job that waits and that no pod notes is a replacement for the lost job of these pods.
+        A job that waits, and that no pod names, does not count: it is the replacement for these pods' lost job.
         """
         bound = [pod for pod in self._members.pods_of(record.id) if pod.spec.node_name]
         noted = {noted_job(pod) for pod in bound}
@@ -132,8 +149,8 @@ class Takeover:
             record.bound_to = max(own, key=lambda job: (job.id in noted, job.is_live, job.id)).id
 
     def hurry(self, record: GangRecord) -> None:
-        """Have the jobs of a gang's notes read first, and use what is known of it, because a hook waits for an
-        answer.
+        """Have those jobs read first that the annotations of the gang's pods name, and apply what is already known of
+        the gang's jobs, because a Prolog or Epilog waits for an answer. Nothing happens if all jobs of gangs are known.
         """
         if self._ledger.all_jobs_known:
             return
@@ -149,7 +166,9 @@ class Takeover:
     # --------------------------------------------------- 3. all jobs are known
 
     async def _open_submits(self) -> None:
-        """Note that all jobs are known: submits go on, and gangs whose pods had no right note."""
+        """Record that all jobs of gangs are known. From now on jobs may be submitted, and the scheduler also decides
+        about gangs whose pods on nodes lack annotations that prove under which job they run.
+        """
         self._ledger.all_jobs_known = True
         async for record in in_turns(self._ledger):
             if record.bound_to is None or self._why_unproved(record) is not None:
@@ -163,11 +182,16 @@ class Takeover:
     # ------------------------------------------------ what may go on until then
 
     def why_unknown(self, record: GangRecord) -> str | None:
-        """Return why nothing may be decided or answered about a gang yet; None if its jobs are known."""
+        """Return in words why nothing may be decided or answered about a gang yet: this leader may not know all its
+        jobs. None if they are known.
+        """
         return None if self._ledger.all_jobs_known else self._why_unproved(record)
 
     def _why_unproved(self, record: GangRecord) -> str | None:
-        """Return the same as `why_unknown`, while there may be jobs that the ledger lacks."""
+        """Return in words why nothing may be decided about a gang while Slurm may have jobs of gangs that the records
+        lack. None if no pod of the gang is on a node, if the annotations of those pods prove under which job they run,
+        or if they need no job.
+        """
         pods = self._members.pods_of(record.id)
         if any((job := noted_job(pod)) is not None and not self._is_known(job) for pod in pods):
             return "the job that is noted on its pods is being read"
@@ -178,14 +202,16 @@ class Takeover:
         return None if gang is not None and gang.never_queues else "the jobs that nobody has noted are being read"
 
     def _is_known(self, job: JobId) -> bool:
-        """True if the gang of a job is known, also after the ledger has forgotten the job because it ended."""
+        """True if it is known to which gang a job belongs, if to any. It stays known after the job has ended and its
+        record has been removed.
+        """
         if job not in self.jobs.whose and (record := self._ledger.by_job(job)) is not None:
             self.jobs.whose[job] = record.id
         return job in self.jobs.whose
 
     def _is_proved(self, id: GangId, bound: Iterable[Pod]) -> bool:
-        """True if a job in the notes of these pods belongs to the gang, and Slurm has forgotten all other noted
-        jobs.
+        """True if the annotations of each of these pods name a job, one of these jobs belongs to the gang, and Slurm
+        has forgotten all of them that do not. Then it is certain under which job of the gang the pods run.
         """
         jobs = {noted_job(pod) for pod in bound}
         whose = {NOBODY if job is None else self.jobs.whose.get(job) for job in jobs}

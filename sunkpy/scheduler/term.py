@@ -1,8 +1,8 @@
-"""One term of leadership: makes the scheduler's parts, takes over pods and jobs of earlier leaders, then runs the
-parts.
+"""One term of leadership: makes the parts of the scheduler, takes over the pods and jobs of earlier leaders, and then
+runs the parts.
 
-Parts are made bottom-up: each takes parts that were made before it, and registers as their listener. Only the metrics
-outlive the term: the next leader finds all it needs on pods and jobs.
+A part is made after the parts that it uses: it gets them as arguments, and registers as a listener of them. Of all this
+only the metrics outlive the term: the next leader finds what it needs on pods and in the comments of jobs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ Answering = Callable[[Hooks | None], None]
 
 
 class Term:
-    """A term of leadership. `families`: the families of workloads. `clock` is monotonic, in seconds."""
+    """The time in which this replica leads, with all parts that work during it. `families`: the kinds of workloads that
+    can be recognised as gangs. `clock` returns monotonic seconds.
+    """
 
     def __init__(
         self,
@@ -100,7 +102,9 @@ class Term:
         self._answer_hooks()
 
     def _watch_cluster(self, families: Families) -> None:
-        """Make the watches of nodes, pods, and the owners of pods."""
+        """Make the parts that watch nodes, pods, and the owners of pods, and the part that writes the phases of
+        Volcano's PodGroups.
+        """
         leader, on_unreadable = self._leader, self._outbox.unreadable
         self._slurm_nodes = NodeCache(leader.slurm, poll_s=leader.settings.times.nodes_each_s)
         self._slurm_nodes.add_listener(self._slurm_answered)
@@ -128,7 +132,7 @@ class Term:
             self._wake.slurm_answers_again()
 
     def _group_pods(self, families: Families) -> None:
-        """Make the parts that put pods into gangs."""
+        """Make the parts that find the gang of each pod, and those that keep an index of the pods of each gang."""
         leader, owners = self._leader, OwnerIndex(self._watches, families)
         on_unreadable, largest = self._outbox.unreadable, self._settings.largest_gang
         recognition = Recognition(families, owners=owners, on_unreadable=on_unreadable, largest=largest)
@@ -151,7 +155,9 @@ class Term:
         self._suspensions = Suspensions(leader, self._watches, kinds=kinds_read(families), has_pods=members.has_living)
 
     def _decide(self) -> None:
-        """Make the parts of a pass, from collecting to executing."""
+        """Make the parts of a pass over a gang: those that collect what is known, decide, and carry out the
+        decision.
+        """
         leader, cluster, members, outbox = self._leader, self._cluster, self._members, self._outbox
         self._collector = Collector(leader, cluster, members, self._gangs)
         self._takeover = Takeover(leader, cluster, members, self._gangs)
@@ -185,7 +191,9 @@ class Term:
         self._hooks = Hooks(leader, members, takeover, collector, vanished, auth, proof, gate.ask)
 
     async def run(self, answering: Answering) -> None:
-        """Lead until cancelled."""
+        """Run all parts until cancelled: watch, take over the pods and jobs of earlier leaders, and make passes over
+        gangs. `answering` gets the object that answers Prologs and Epilogs as soon as it can, and None at the end.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pulse.follow())

@@ -1,12 +1,12 @@
 """Requests to slurmdbd: reads and changes of accounts, QoS, users and associations, and reads of usage.
 
-slurmrestd passes all of them on to slurmdbd, except fair share, which slurmctld computes. Traps, 24.11.5 and 26.05.5:
+slurmrestd passes all of them on to slurmdbd, except the read of fair shares, which slurmctld computes. Traps that were
+seen with Slurm 24.11.5 and 26.05.5:
 
 * slurmdbd accepts almost anything. It drops values that it does not know (a TRES, a default QoS) and reports success.
-So
-  callers read an object again after a write.
-* An account is made by `accounts_association/`: `associations/` makes one without a parent, outside of the tree.
-* 304 to a write means that the object exists already, and that nothing was changed.
+  So callers read an object again after a write.
+* Make an account with `accounts_association/`: `associations/` makes one without a parent, outside of the tree.
+* If slurmdbd answers 304 to a write, the object exists already, and nothing was changed.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class AccountingCalls:
 
     A read takes 2–10 ms, and 0.1 s for 1,000 associations.
 
-    A creation is sent again when no answer comes, because it leaves an existing object as it is. A change is sent once:
-    a second time it could overwrite later changes of others, or recreate what they deleted. Read the object before you
-    repeat a change.
+    If no answer comes, the request that creates an account or a membership is sent again, because it leaves an existing
+    object as it is. A change, or a write of a QoS, is not: a second time it could overwrite later changes of others, or
+    recreate what they deleted. Read the object before you repeat a change.
     """
 
     _transport: Transport
 
     async def accounting(self, cluster: str) -> Accounting:
-        """Read all that slurmdbd keeps of one cluster, except usage. It sends five requests, so the answer is not of
+        """Read all that slurmdbd keeps of one cluster, except usage. This takes five requests, so the answer is not of
         one moment.
 
         Associations with a partition are left out, because the chart's values cannot make them.
@@ -81,7 +81,9 @@ class AccountingCalls:
         )
 
     async def usage(self, cluster: str, *, start_s: int, end_s: int) -> list[Usage]:
-        """Read the usage between two times, in whole hours: slurmdbd adds up usage when an hour is over."""
+        """Read the usage of each account and user of a cluster between two times (seconds since 1970). Only whole hours
+        count, because slurmdbd adds up usage when an hour is over.
+        """
         params: dict[str, str | int] = {**_USAGE, "usage_start": start_s, "usage_end": end_s}
         reply = await self._associations(cluster, params)
         return [
@@ -91,7 +93,7 @@ class AccountingCalls:
         ]
 
     async def job_record(self, job_id: JobId) -> JobRecord | None:
-        """Return slurmdbd's record of a job, as the job's owner may see it; None if there is none.
+        """Return slurmdbd's record of a job; None if slurmdbd has none that this client's Slurm user may see.
 
         Raises:
             Unreachable: slurmdbd is away; with HTTP status 404, slurmrestd has no slurmdbd to ask.
@@ -114,11 +116,12 @@ class AccountingCalls:
         return await asyncio.to_thread(lambda: [each.to_core() for each in reply.shares.shares])
 
     async def put_qos(self, name: str, after: QosRecord, before: QosRecord | None = None) -> None:
-        """Make a QoS, or change it from `before` to `after`. Sent once: of two writers the later one wins.
+        """Make a QoS, or change it from `before` to `after`. If no answer comes, the request is not sent again. If two
+        people write the same QoS, the later write wins.
 
         Raises:
-            Unreachable: slurmdbd may or may not have done it.
-            Rejected: the QoS preempts one that does not exist (2066), or itself (2067).
+            Unreachable: slurmdbd may or may not have written the QoS.
+            Rejected: the QoS preempts a QoS that does not exist (2066), or itself (2067).
         """
         body = {"qos": [bodies.qos_body(name, after, before or QosRecord())]}
         await self._write(f"write QoS {name}", "qos/", body, attempts=1)
@@ -133,15 +136,17 @@ class AccountingCalls:
         await self._write(f"make account {association.account}", "accounts_association/", body)
 
     async def describe_account(self, name: str, record: AccountRecord) -> None:
-        """Change description and organization of an account, in all clusters. Sent once."""
+        """Change description and organization of an account, in all clusters. If no answer comes, the request is not
+        sent again.
+        """
         account = {"name": name, "description": record.description, "organization": record.organization}
         await self._write(f"describe account {name}", "accounts/", {"accounts": [account]}, attempts=1)
 
     async def make_memberships(
         self, associations: Sequence[AssociationRecord], *, cluster: str, is_default: bool = False
     ) -> None:
-        """Put users into one account, all with equal shares and limits. A user's first account in a cluster becomes the
-        user's default account.
+        """Put users into one account, all with equal shares and limits, in one request. The account becomes a user's
+        default account if the user had none in this cluster, or if `is_default` is True.
 
         Ten users take as long as one. If the account or a QoS does not exist, nothing is made, and no error is raised.
         """
@@ -154,7 +159,8 @@ class AccountingCalls:
     ) -> None:
         """Change existing associations of accounts or of users, each given as (after, before).
 
-        Sent once. slurmdbd changes one after the other, and stops at one that it refuses.
+        slurmdbd changes the associations in order, and stops at the first one that it refuses. If no answer comes, the
+        request is not sent again.
         """
         first = changes[0][0]
         users = _first([after for after, _ in changes])
@@ -163,9 +169,10 @@ class AccountingCalls:
         await self._write(f"change {who}", "associations/", body, attempts=1)
 
     async def set_default_account(self, association: AssociationRecord, *, cluster: str) -> None:
-        """Set the account of a user's jobs that name none, in this cluster. The user must be in it. Sent once.
+        """Set a user's default account in this cluster, for jobs that name no account. The user must be in the account.
+        If no answer comes, the request is not sent again.
 
-        The endpoint `users/` would set it in all clusters.
+        The endpoint `users/` is not used, because it would set the default account in all clusters.
         """
         what = f"make {association.account} the default account of user {association.user}"
         body = {**bodies.association_body(association, association, cluster), "is_default": True}
@@ -207,8 +214,8 @@ def _first(associations: Sequence[AssociationRecord]) -> str:
 
 
 def _some(what: str, listed: tuple[T, ...]) -> tuple[T, ...]:
-    """Return the list; raise Malformed if it is empty: every slurmdbd has QoS `normal`, user and account `root`, and
-    TRES `cpu`.
+    """Return `listed`, the objects of one kind (`what`) in slurmdbd's answer. Raise Malformed if there are none: every
+    slurmdbd has QoS `normal`, user and account `root`, and TRES `cpu`.
     """
     if not listed:
         raise Malformed(

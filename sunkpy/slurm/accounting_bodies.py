@@ -1,8 +1,9 @@
-"""Makes the request bodies for slurmrestd's `/slurmdb/` from records. Rules of slurmdbd for these bodies:
+"""Makes the request bodies for slurmrestd's `/slurmdb/` from records. slurmdbd reads these bodies by its own rules:
 
-* `infinite` lifts a limit, and the count -1 lifts the limit of a TRES: an empty list changes nothing on a QoS.
-* An empty list of QoS changes nothing, and a QoS without a name in it ends slurmrestd (24.11.5, 26.05.5).
-* `user` must be given; for an account it is empty.
+* `infinite` lifts a limit that is a number. A TRES limit is lifted by the count -1: on a QoS, an empty list of TRES
+  changes nothing.
+* An empty list of QoS changes nothing, and a list with an empty name crashes slurmrestd (24.11.5, 26.05.5).
+* `user` must be given; it is empty in the association of an account.
 * slurmdbd takes the comment of an association only when it makes the association.
 """
 
@@ -48,7 +49,9 @@ def membership_body(associations: Sequence[AssociationRecord], cluster: str, *, 
 
 
 def association_body(after: AssociationRecord, before: AssociationRecord, cluster: str) -> Body:
-    """Return the body of POST associations/: it changes the parent, shares, QoS or limits of an association."""
+    """Return the body of POST associations/, which changes the parent, shares, QoS or limits of an association. A TRES
+    limit that only `before` has is lifted.
+    """
     limits = after.limits
     jobs = {
         "count": _number(limits.jobs),
@@ -73,7 +76,7 @@ def association_body(after: AssociationRecord, before: AssociationRecord, cluste
 
 
 def qos_body(name: str, after: QosRecord, before: QosRecord) -> Body:
-    """Return the body of POST qos/: a new or changed QoS."""
+    """Return the body of POST qos/, which makes or changes a QoS. A TRES limit that only `before` has is lifted."""
     preempt: Body = {"mode": [after.preempt_mode or PREEMPT_MODE_OF_CLUSTER]}
     if after.preempts:
         preempt["list"] = list(after.preempts)
@@ -111,7 +114,9 @@ def _qos_limits(after: QosRecord, before: QosRecord) -> Body:
 
 
 def _new(association: AssociationRecord) -> Body:
-    """Return the first settings of an association, named as in sacctmgr(1)."""
+    """Return the settings with which an association is created, with the field names of sacctmgr(1). Limits, QoS and
+    default QoS that the association does not have are left out.
+    """
     return {
         "fairshare": association.shares,
         "comment": association.comment,

@@ -158,7 +158,9 @@ class WireAssociation(msgspec.Struct, frozen=True, kw_only=True):
         return used
 
     def to_core(self) -> AssociationRecord:
-        """Return the association as a core record; without inherited limits, if the request excluded them."""
+        """Return the association as an `AssociationRecord`. The limits include inherited ones, unless the request
+        excluded these.
+        """
         jobs, tres = self.max.jobs.per, self.max.tres
         return AssociationRecord(
             account=self.account,
@@ -196,7 +198,7 @@ class WireAccount(msgspec.Struct, frozen=True, kw_only=True):
     organization: str = ""
 
     def to_core(self) -> AccountRecord:
-        """Return the part of the account that decisions read."""
+        """Return the account's description and organization as an `AccountRecord`."""
         return AccountRecord(description=self.description, organization=self.organization)
 
 
@@ -308,7 +310,9 @@ class WireQos(msgspec.Struct, frozen=True, kw_only=True):
     preempt: Preemption = Preemption()
 
     def to_core(self) -> QosRecord:
-        """Return the part of the QoS that decisions read. A flag unknown to the chart's values keeps the API's name."""
+        """Return the QoS as a `QosRecord`, with its flags named as in sacctmgr(1). A flag that is not in `QOS_FLAGS`
+        keeps the API's name.
+        """
         limits = self.limits.max
         per, minutes, jobs = limits.tres.per, limits.tres.minutes, limits.jobs
         running = jobs.active_jobs.per

@@ -35,13 +35,18 @@ class TokenSource(Protocol):
     """A source of tokens for requests to slurmrestd."""
 
     def token(self, user: str = "") -> str:
-        """Return a token for the next request, of `user` or the process's own user. Raises Unauthorized if it
-        cannot.
+        """Return a token of the Slurm user `user` for the next request; if `user` is empty, of the process's own user.
+
+        Raises:
+            Unauthorized: there is no token, or none of this user can be made.
         """
 
     def seal(self) -> str:
-        """Return the seal, which proves to slurmctld that a job comes from a holder of the key. Raises Unauthorized
-        without a key.
+        """Return the seal: a text that proves to slurmctld that the request for a job comes from a holder of the
+        cluster's key.
+
+        Raises:
+            Unauthorized: this source has no key.
         """
 
     def renew(self) -> None:
@@ -52,12 +57,12 @@ class TokenSource(Protocol):
 
     @property
     def user(self) -> str:
-        """The process's own Slurm user, as its token says; empty if the token cannot be read."""
+        """The process's own Slurm user, as its token says; empty if the token does not say."""
 
 
 class MintedToken:
-    """A source that signs tokens with the key in `key_file`, which slurmctld has as `jwt_key`; by default for
-    `user`.
+    """A source of tokens that signs them with the key in `key_file`. slurmctld must have the same key as its `jwt_key`.
+    `user`: the Slurm user of the tokens for which a caller names no other user.
     """
 
     def __init__(self, key_file: Path, *, user: str, wall_clock: Callable[[], float] = time.time) -> None:
@@ -67,7 +72,7 @@ class MintedToken:
         self._minted: dict[str, tuple[str, float]] = {}
 
     def token(self, user: str = "") -> str:
-        """Return a token that is valid for at least a minute.
+        """Return a token of `user`, by default of the source's own user, that is valid for at least another minute.
 
         Raises:
             Unauthorized: the key cannot be read, or the user is a number, which slurmctld would take for a uid.
@@ -96,7 +101,9 @@ class MintedToken:
             del self._minted[name]
 
     def seal(self) -> str:
-        """Return the seal, a hash of the key that slurmctld computes as well."""
+        """Return the seal of jobs: a hash of the key, which slurmctld computes from its own copy of the key, and
+        compares.
+        """
         return hashlib.sha256(_read_key(self._key_file) + _SEAL).hexdigest()
 
     def page_key(self) -> str:
@@ -110,19 +117,21 @@ class MintedToken:
         self._minted.clear()
 
     def explain_refusal(self) -> str:
-        """See TokenSource."""
+        """Return what a person should check if slurmrestd refuses these tokens: the key, the clocks and the user."""
         return (
             f"is {self._key_file} the jwt_key of slurmctld, are the clocks the same, and does user {self._user} exist?"
         )
 
     @property
     def user(self) -> str:
-        """See TokenSource."""
+        """The Slurm user of the tokens for which a caller names no other user."""
         return self._user
 
 
 class TokenFile:
-    """A source of one user's token, which another program writes into `path`. It has no seal."""
+    """A source of one user's token, which another program writes into the file `path`. It cannot make the seal of a
+    job, because it has no key.
+    """
 
     def __init__(self, path: Path, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -149,14 +158,16 @@ class TokenFile:
         return token
 
     def seal(self) -> str:
-        """See TokenSource."""
+        """Raise Unauthorized, because the seal of a job is made with the key, and a token file has no key."""
         raise _needs_key("make the seal of a job")
 
     def renew(self) -> None:
-        """Do nothing: no token is kept."""
+        """Do nothing: the file is read for each request, so there is no old token to forget."""
 
     def explain_refusal(self) -> str:
-        """See TokenSource. The text names the token's file, and its expiry when it has passed."""
+        """Return what a person should do if slurmrestd refuses the token in the file. The text names the file, and when
+        the token expired, if it has.
+        """
         expires_s = _expiry_s(self.token())
         if expires_s is not None and expires_s <= self._wall_clock():
             when = rfc3339(datetime.datetime.fromtimestamp(expires_s, datetime.UTC))
@@ -165,7 +176,9 @@ class TokenFile:
 
     @property
     def user(self) -> str:
-        """See TokenSource."""
+        """The Slurm user that the token in the file names; empty if it names none. Raises Unauthorized if there is no
+        token.
+        """
         name = _claims(self.token()).get("sun", "")
         return name if isinstance(name, str) else ""
 

@@ -1,9 +1,9 @@
 """A cache of all nodes of a Slurm cluster as last read, with the age of that read.
 
-Each process has one cache, which polls each second, or more slowly if an answer costs slurmctld much
+Each process has one cache, which reads the nodes each second, or more rarely if a read costs slurmctld much
 (`sunkpy.slurm.pace`). An idle cluster answers 304 in a few milliseconds. A stale cache may be shown to people, but no
-action may follow from it: for actions, callers compare two `Observation`s, whose number grows with each *successful*
-read, also if nothing has changed.
+action may follow from it. So code that acts compares the numbers of two `Observation`s: the number grows with each
+*successful* read, also if nothing has changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RETRY_S = 2.0
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """All nodes as of one read. `number` counts successful reads from 1; `at_s`: when the read was *sent* (monotonic).
 
-    `listing`: the number of the first read in a row with the same node names.
+    `listing`: the number of the read since which the set of node names is the same.
     """
 
     nodes: dict[str, SlurmNode]
@@ -44,7 +44,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeCache:
-    """Polls all nodes of a Slurm cluster. `problem`: why the last read failed; None if it did not."""
+    """Keeps all nodes of a Slurm cluster as last read, and reads them again and again. `problem`: why the last read of
+    `run` failed; None if it did not.
+    """
 
     def __init__(self, slurm: Slurm, *, poll_s: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._slurm = slurm
@@ -65,7 +67,9 @@ class NodeCache:
         self.problem: str | None = None
 
     def add_listener(self, listener: Listener) -> None:
-        """Call a listener after each successful read from now on."""
+        """Call `listener` after each successful read from now on, with the names of nodes that came, went or
+        changed.
+        """
         self._listeners.append(listener)
 
     @property
@@ -75,11 +79,15 @@ class NodeCache:
 
     @property
     def turn_s(self) -> float:
-        """The greatest age of the newest answer, in seconds, while reads succeed at the present pace."""
+        """The greatest age in seconds that the newest answer reaches before the next one comes, if reads succeed at the
+        present pace.
+        """
         return pace.turn_s(self._poll_s, self._cost)
 
     async def run(self) -> None:
-        """Poll until cancelled. A failed read sets `problem`, and the next one follows within 2 s."""
+        """Read all nodes again and again, until cancelled. After a failed read, `problem` says why, and the next read
+        follows within 2 s, or within 30 s if the failed read took long.
+        """
         while True:
             started_s = self._clock()
             due_s = started_s + self._poll_s
@@ -96,13 +104,16 @@ class NodeCache:
             await self._pause(due_s)
 
     def hasten(self, *, full: bool = False) -> None:
-        """Let the next read come as soon as the pace allows, because Slurm has changed. `full`: as in `refresh`."""
+        """Make `run` read again as soon as the pace allows, because the caller knows that something has changed in
+        Slurm. `full`: read all nodes then, even if Slurm would answer that nothing has changed.
+        """
         if full:
             self._full_at_s = float("-inf")
         self._hastened.set()
 
     async def refresh(self, *, full: bool = False) -> Observation:
-        """Return the result of a read that is sent after this call, without a pause. Callers at the same time share it.
+        """Read the nodes without waiting for the pace, and return the result. The read is sent after this call; callers
+        that wait at the same time share one read.
 
         `full`: read all nodes even if Slurm would answer that nothing has changed, as 24.11 does after a deletion.
 
@@ -119,7 +130,9 @@ class NodeCache:
         return await asyncio.shield(self._flight)
 
     async def _pause(self, due_s: float) -> None:
-        """Wait until the next poll is due, or until `hasten`; the pace is kept."""
+        """Wait until the next read is due, or until somebody calls `hasten`, but in any case for as long as the pace
+        demands.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, due_s - _SHORTEST_PAUSE_S - self._clock())):
                 await self._hastened.wait()
@@ -162,7 +175,9 @@ class NodeCache:
         return self.observation, _differences(old.nodes, answer.nodes)
 
     async def _ask_cost(self, sent_s: float) -> None:
-        """Ask slurmctld what the read cost it; only for long reads, because a short one needs no pause."""
+        """Note what the last read cost, and so when the next one may be sent. Only after a long read, slurmctld is
+        asked for its own part of the time: a short one needs no pause.
+        """
         cost = pace.Cost(took_s=self._cost.took_s)
         if cost.pause_s > max(self._poll_s, _CHEAP_PAUSE_S):
             cost = msgspec.structs.replace(cost, slurmctld_s=await self._slurmctld_s())
@@ -170,8 +185,8 @@ class NodeCache:
         self._not_before_s = sent_s + cost.pause_s
 
     async def _slurmctld_s(self) -> float | None:
-        """Return the seconds that slurmctld has spent on reads of nodes since the last call; None if it does
-        not say.
+        """Return the seconds that slurmctld has spent on reads of nodes since the previous call; None if slurmctld does
+        not say, if the previous call got no answer, or if slurmctld has started anew since.
         """
         before_s, self._reading_s = self._reading_s, None
         try:
@@ -189,6 +204,8 @@ class NodeCache:
 
 
 def _differences(old: dict[str, SlurmNode], new: dict[str, SlurmNode]) -> frozenset[str]:
-    """Return the names of nodes that came, went or changed. An unchanged node is the same object in both."""
+    """Return the names of nodes that came, went or changed. Nodes are compared by identity, because a read returns the
+    old object for an unchanged node.
+    """
     gone = old.keys() - new.keys()
     return frozenset(gone | {name for name, node in new.items() if old.get(name) is not node})

@@ -57,7 +57,9 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
     def connect(
         cls, settings: SlurmSettings, *, recorder: Recorder | None = None, deadline: Deadline = unlimited
     ) -> Self:
-        """Return a client for these settings. It sends nothing yet. A write after the deadline raises LeaseOver."""
+        """Return a client for these settings. Nothing is sent yet. `deadline` returns for how many seconds writes may
+        still be sent; after that a write raises LeaseOver.
+        """
         tokens = token_source(settings)
         transport = Transport(
             settings.url,
@@ -71,7 +73,9 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
 
     @classmethod
     def through(cls, relay: Relay) -> Self:
-        """Return a client that sends its requests through a relay. It starts nothing yet."""
+        """Return a client that sends its requests through a relay, a program in a pod. The first request starts that
+        program.
+        """
         return cls(Transport("the scheduler's pod", relay, connection=relay))
 
     async def close(self) -> None:
@@ -102,7 +106,7 @@ class Slurm(NodeCalls, JobCalls, AccountingCalls, FigureCalls, OverviewCalls):
         return sum(rpc.total_time for rpc in reply.statistics.rpcs_by_message_type if rpc.is_read_of_nodes) / 1e6
 
     async def partitions(self) -> list[Partition]:
-        """Read all partitions. 2–4 ms."""
+        """Read all partitions. It takes 2–4 ms."""
         request = Request(what="read the partitions", method="GET", endpoint="partitions/")
         reply = await self._transport.ask(request, wire.PartitionsReply)
         return [

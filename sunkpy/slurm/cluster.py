@@ -12,7 +12,8 @@ class WrongCluster(BadSettings):
 
 
 async def check_cluster(slurm: Slurm, wanted: str) -> None:
-    """Check that slurmrestd's cluster has the name `wanted`. If it does not answer, the check passes.
+    """Check that slurmrestd belongs to the Slurm cluster with the name `wanted`. If slurmrestd does not answer, or does
+    not give a name, the check passes.
 
     Raises:
         WrongCluster: the cluster has another name.

@@ -50,25 +50,27 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class NoAnswer(Exception):
-    """slurmrestd did not answer in time; the text gives the error. The request may have been carried out. `hint`: what
-    a person can check.
+    """slurmrestd could not be reached, or did not answer in time; the text says which. slurmrestd may have carried out
+    the request. `hint`: what a person can check.
     """
 
     hint = "is slurmrestd running?"
 
 
 class Exchange(Protocol):
-    """A way to send requests to slurmrestd: a connection, or a relay."""
+    """A way to send requests to slurmrestd: HTTP connections, or a relay (a program in a pod that sends them)."""
 
     async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Send a request once, and return the answer. `path`: encoded, with its query. Raises NoAnswer."""
+        """Send a request once, and return the answer. `path`: URL-encoded, with its query. Raises NoAnswer."""
 
     async def close(self) -> None:
         """Close the connection."""
 
 
 class Connection:
-    """Connections to one address, kept for some time. The first request opens them, in its event loop."""
+    """A pool of HTTP connections to one slurmrestd; idle ones are kept for a minute. The first request makes the pool,
+    which belongs to the event loop of that request.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -80,10 +82,10 @@ class Connection:
             await self._session.close()
 
     async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Send a request once, and return the answer. `path`: encoded, with its query.
+        """Send a request once, and return the answer. `path`: URL-encoded, with its query.
 
         Raises:
-            NoAnswer: slurmrestd did not answer in time.
+            NoAnswer: slurmrestd could not be reached, or did not answer in time.
         """
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=_AT_ONCE, keepalive_timeout=_KEPT_S)
@@ -108,7 +110,8 @@ def _hears_once(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
 
 
 class _FirstAnswer(ResponseHandler):
-    """A protocol of aiohttp that drops all bytes after an answer with which slurmrestd closes the connection.
+    """An aiohttp protocol: if slurmrestd announces with an answer that it closes the connection, all bytes after this
+    answer are dropped.
 
     slurmrestd 26.05 sends each refusal twice, as JSON and then again as text, and closes. aiohttp would treat both
     together as a broken answer, and the refusal would be lost.
@@ -121,13 +124,17 @@ class _FirstAnswer(ResponseHandler):
         self._is_last = False
 
     def data_received(self, data: bytes) -> None:
-        """Pass received bytes on to aiohttp, without those that are dropped. Empty data comes from aiohttp itself."""
+        """Pass received bytes on to aiohttp, except the bytes after the last answer of a connection that closes. Empty
+        data comes from aiohttp itself.
+        """
         own = data[: self._own(data)]
         if own or not data:
             super().data_received(own)
 
     def _own(self, data: bytes) -> int:
-        """Return how many of these bytes belong to answers; the rest is dropped."""
+        """Return how many bytes at the start of `data` belong to answers that aiohttp must get; the caller drops the
+        rest.
+        """
         at = 0
         while at < len(data):
             if self._body_left:
@@ -141,7 +148,9 @@ class _FirstAnswer(ResponseHandler):
         return at
 
     def _read_head(self, data: bytes) -> int:
-        """Return how many of these bytes belong to the head of an answer, which may be incomplete."""
+        """Return how many bytes at the start of `data` belong to the head of an answer, and note the head when it is
+        complete.
+        """
         before, self._head = len(self._head), self._head + data
         ends = self._head.find(_HEAD_ENDS)
         if ends < 0:

@@ -102,7 +102,7 @@ class Malformed(SlurmError):
 
 
 class UnreadableJob(Malformed):
-    """The nodes of a job cannot be read. `job`: the job without its nodes."""
+    """This client cannot read the nodes of a job in slurmrestd's answer. `job`: the job without its nodes."""
 
     def __init__(self, what: str, *, endpoint: str, text: str, job: SlurmJob) -> None:
         super().__init__(what, endpoint=endpoint, text=text)
@@ -110,7 +110,7 @@ class UnreadableJob(Malformed):
 
 
 class LeaseOver(SlurmError):
-    """A write after the lease has expired. It was not sent; the process is about to end."""
+    """A write was not sent, because this process's lease as leader has expired. The process is about to end."""
 
 
 _UNREACHABLE = frozenset({
@@ -145,7 +145,9 @@ _HINTS = {
 
 
 def classify(request: Request, *, http_status: int, error_number: int = 0, text: str = "") -> SlurmError:
-    """Return the error for an answer that is no success, by Slurm's number, or by the HTTP status without a number."""
+    """Return the error for an answer that reports a failure. Slurm's error number decides on the class; without a
+    number (`error_number` 0) the HTTP status does.
+    """
     return _kind(http_status, error_number)(
         request.what,
         endpoint=request.label,

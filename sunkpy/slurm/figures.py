@@ -35,7 +35,7 @@ class NodeName(msgspec.Struct, frozen=True):
 
 
 class NodeNames(msgspec.Struct, frozen=True):
-    """The nodes of a job in the order of `gres_detail`."""
+    """The nodes of a job, in the same order as the entries of `gres_detail`, the job's list of GRES for each node."""
 
     allocation: tuple[NodeName, ...] | None = ()
 
@@ -60,10 +60,10 @@ class WireJobRow(WireWaiting, frozen=True, kw_only=True):
     start_time: Number = Number()
 
     def to_core(self, scheduler: str, started: int | None = 0) -> JobRow:
-        """Return the job as metrics use it. `scheduler`: the scheduler's Slurm user; of other users' jobs the admin
-        comment counts, which only slurmctld writes.
+        """Return the job as metrics use it. `scheduler`: the Slurm user of sunkpy's scheduler. For jobs of other users
+        the admin comment is taken in place of the comment, because only slurmctld writes it.
 
-        `started`: how many tasks of its array run; None if the row need not say what the job waits for.
+        `started`: how many tasks of the job's array have started; None leaves out what a pending job requests of nodes.
         """
         state, tres = flags(self.job_state), tres_amounts(self.tres_alloc_str)
         counted = sum(gres_counts(text).get(_GPU, 0) for text in self.gres_detail or ())
@@ -172,7 +172,9 @@ class StatisticsReply(Reply, frozen=True, kw_only=True):
 
 
 class WireRpcRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The count of slurmctld's requests (RPCs) of one type or user: an entry of a list in the answer to GET diag/."""
+    """How many requests (RPCs) of one type or one user slurmctld has handled, and in how many microseconds: an entry of
+    a list in the answer to GET diag/.
+    """
 
     message_type: str = ""
     user: str = ""
@@ -186,12 +188,13 @@ class FigureCalls:
     _transport: Transport
 
     async def job_rows(self, job_id: JobId, *, scheduler: str, with_waits: bool = True) -> list[JobRow]:
-        """Read a job; of an array, a row for each started task and one for all pending tasks. 2–4 ms.
+        """Read a job; of an array, a row for each started task and one for all pending tasks. It takes 2–4 ms.
 
-        `with_waits`: the row of a pending job also says what it requests of nodes.
+        `scheduler`: the Slurm user of sunkpy's scheduler. `with_waits`: the row of a pending job also says what the job
+        requests of nodes.
 
         Raises:
-            NotFound: Slurm does not remember it.
+            NotFound: Slurm does not remember the job.
         """
         request = Request(
             what=f"count job {job_id}", method="GET", endpoint="job/{name}", name=job_id, attempts=1, newest=_SHARED
@@ -202,13 +205,13 @@ class FigureCalls:
         return [job.to_core(scheduler, started if with_waits else None) for job in jobs]
 
     async def partition_rows(self) -> list[PartitionRow]:
-        """Read all partitions with their nodes. 2–4 ms."""
+        """Read all partitions with their nodes. It takes 2–4 ms."""
         request = Request(what="count the partitions", method="GET", endpoint="partitions/", attempts=1)
         reply = await self._transport.ask(request, PartitionRowsReply)
         return await asyncio.to_thread(lambda: [each.to_core() for each in reply.partitions])
 
     async def licenses(self) -> list[License]:
-        """Read all licenses. 2–4 ms."""
+        """Read all licenses. It takes 2–4 ms."""
         request = Request(what="count the licenses", method="GET", endpoint="licenses/", attempts=1)
         reply = await self._transport.ask(request, LicensesReply)
         return [
@@ -217,7 +220,7 @@ class FigureCalls:
         ]
 
     async def reservations(self) -> list[Reservation]:
-        """Read all reservations. 2–4 ms."""
+        """Read all reservations. It takes 2–4 ms."""
         request = Request(what="count the reservations", method="GET", endpoint="reservations/", attempts=1)
         reply = await self._transport.ask(request, ReservationsReply)
         return [
@@ -226,7 +229,7 @@ class FigureCalls:
         ]
 
     async def statistics(self) -> Statistics:
-        """Read slurmctld's statistics about itself. 2–4 ms."""
+        """Read slurmctld's statistics about itself. It takes 2–4 ms."""
         request = Request(what="read slurmctld's statistics", method="GET", endpoint="diag/", attempts=1)
         said = (await self._transport.ask(request, StatisticsReply)).statistics
         return Statistics(

@@ -1,4 +1,4 @@
-"""Requests to Slurm about jobs: it reads, submits, changes, signals and cancels them."""
+"""The methods of the Slurm client about jobs: they read, submit, change, signal and cancel them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class JobCalls:
     _unreadable: MutableMapping[JobId, str]
 
     async def jobs_state(self, job_ids: Iterable[JobId] = ()) -> dict[JobId, frozenset[str]]:
-        """Read the states of all jobs that Slurm remembers, or only of `job_ids`. 0.1 s for 10,000 jobs.
+        """Read the states of all jobs that Slurm remembers, or only of `job_ids`. It takes 0.1 s for 10,000 jobs.
 
-        Each started task of an array has an entry, and all pending tasks share one under the ID of the array. Slurm
-        does not remember a job that is missing from the answer.
+        A job array has one entry, under the array's ID, with the states of all its tasks together; so has a
+        heterogeneous job. If a job is not in the result, Slurm does not remember it.
         """
         # A parameter for each ID: slurmrestd refuses a list with commas.
         wanted = [str(job_id) for job_id in job_ids]
@@ -56,11 +56,11 @@ class JobCalls:
         return await asyncio.to_thread(_by_id, reply.jobs) if is_long else _by_id(reply.jobs)
 
     async def job(self, job_id: JobId) -> SlurmJob:
-        """Read one job in full. 2–4 ms.
+        """Read one job in full. It takes 2–4 ms.
 
         Raises:
             NotFound: Slurm does not remember the job.
-            UnreadableJob: the job's nodes cannot be read.
+            UnreadableJob: the answer names the job's nodes in a form that this client cannot read.
         """
         request = Request(what=f"read job {job_id}", method="GET", endpoint="job/{name}", name=job_id)
         reply = await self._transport.ask(request, wire.JobsReply)
@@ -94,10 +94,12 @@ class JobCalls:
             log.warning("the nodes of a job cannot be read: ignored", job=job_id, error=why)
 
     async def submit_job(self, spec: JobSpec, *, user: str = "") -> Submitted:
-        """Submit a batch job. It is never sent twice: after Unreachable, first look for a job with this comment.
+        """Submit a batch job. If no answer comes, the request is not sent again: after Unreachable, first look for a
+        job with this comment.
 
-        `user`: the owner of the job, if not the process's own user; later requests about the job must name this user as
-        well. Then the job is sealed: slurmctld's job_submit.lua (of the chart) copies its comment to the admin comment.
+        `user`: the owner of the job, if it is not the process's own user; later requests about the job must name this
+        user as well. Then the request also carries a proof that its sender has the cluster's key (the seal), and
+        slurmctld's job_submit.lua (of the chart) copies the job's comment to the admin comment.
 
         Raises:
             Rejected: bad partition (2000), feature (2029), account (2045)…
@@ -124,15 +126,15 @@ class JobCalls:
         return Submitted(job_id=JobId(reply.job_id), warnings=tuple(warning.text for warning in reply.warnings))
 
     async def allocate_now(self, spec: JobSpec, *, user: str = "") -> Submitted | None:
-        """Request an allocation, a job without a script, which Slurm grants at once or refuses. None if it is refused:
-        then no job waits.
+        """Request an allocation (a job without a script), which Slurm grants at once or refuses. Return None if Slurm
+        refuses it: then no job is left in the queue.
 
-        Slurm grants it in 4–40 ms, while a batch job waits for slurmctld's next full second. It is never sent twice, as
-        `submit_job`. Slurm refuses it if resources are in use (2016), if jobs of the partition wait that would go first
-        (2013), with `SchedulerParameters=defer` (2125), and for each reason for which a batch job is refused or waits.
-        Most refusals leave a FAILED job with this comment on record. The request always says `immediate`: without, it
-        holds a connection until the job starts, and the job fails at its start if the caller is gone.
-        `user`: as in `submit_job`.
+        Slurm grants it in 4–40 ms, while a batch job waits for slurmctld's next full second. If no answer comes, the
+        request is not sent again. Slurm refuses it if resources are in use (2016), if jobs of the partition wait that
+        would go first (2013), with `SchedulerParameters=defer` (2125), and for each reason for which a batch job is
+        refused or waits. Most refusals leave a FAILED job with this comment on record. The request always says
+        `immediate`: without it, Slurm would hold the connection until the job starts, and the job would fail at its
+        start if the caller is gone by then. `user`: the owner of the job, if it is not the process's own user.
 
         Raises:
             Unreachable, Malformed: the outcome is unknown; first look for a job with this comment.
@@ -165,7 +167,7 @@ class JobCalls:
         await self._change(f"exclude nodes from job {job_id}{_as(user)}", job_id, body, user)
 
     async def update_job(self, job_id: JobId, spec: JobSpec, fields: Iterable[str], *, user: str = "") -> None:
-        """Change these fields of a pending job to the values in `spec`. Idempotent. Slurm changes all of them or none.
+        """Change these fields of a pending job to the values in `spec`. Slurm changes all of them or none. Idempotent.
 
         Raises:
             AlreadyDone: the job has ended.
@@ -184,7 +186,7 @@ class JobCalls:
         return self._transport.seal() if user else ""
 
     async def signal_job(self, job_id: JobId, signal: str, *, user: str = "") -> None:
-        """Send a signal such as USR1 to a job's batch script alone.
+        """Send a signal such as USR1 only to the batch script of a job, not to its steps.
 
         Raises:
             AlreadyDone: the job has ended.
@@ -203,7 +205,9 @@ class JobCalls:
         await self._kill(job_id, f"cancel job {job_id}{_as(user)}", {}, user)
 
     async def _kill(self, job_id: JobId, what: str, params: Mapping[str, str], user: str) -> None:
-        """Send a DELETE for a job. Slurm may answer 200 without errors, and refuse only in the job's own `status`."""
+        """Send a DELETE for a job, which signals or cancels it. Slurm may answer 200 without `errors` and refuse only
+        in the `status` of the job; this raises an error, too.
+        """
         request = Request(what=what, method="DELETE", endpoint="job/{name}", name=job_id, user=user, params=params)
         reply = await self._transport.ask(request, wire.KillReply)
         for status in reply.status or ():

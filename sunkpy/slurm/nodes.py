@@ -1,4 +1,4 @@
-"""Requests to Slurm about nodes: it reads, changes and deletes them."""
+"""The methods of the Slurm client about nodes: they read, change and delete them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """The change in words, for an error's text: `DRAIN k8s: cordon`. A comment is named, not quoted."""
+        """The change in words, for an error's text: `DRAIN k8s: cordon`. A new comment appears only as the word
+        `comment`.
+        """
         parts = [*self.state, self.reason, "comment" if self.comment is not None else "", *self.address]
         parts += [f"topology {self.topology_str or 'none'}"] if self.topology_str is not None else []
         return " ".join(part for part in parts if part) or "no change"
@@ -78,12 +80,12 @@ class NodeCalls:
     _transport: Transport
 
     async def nodes(self, *, since_s: int = 0, known: Mapping[str, SlurmNode] = _NONE) -> NodesSnapshot | NotModified:
-        """Read all nodes; NotModified if none has changed since `since_s`. It takes 6 ms if unchanged, else 0.8 s per
-        5,000 nodes.
+        """Read all nodes; return NotModified if none has changed since `since_s`, the `last_update_s` of an earlier
+        answer. It takes 6 ms if nothing has changed, else 0.8 s for 5,000 nodes.
 
-        A node that is unchanged against `known` is the same object. The request is not repeated on failure, because
-        callers read all nodes again soon. Slurm before 26.05.3 answers 500 to `since_s` if nodes have changed but
-        partitions have not; then all nodes are read without it.
+        For a node that is equal to the one in `known`, the result has the object from `known`. The request is not
+        repeated on failure, because callers read all nodes again soon. Slurm before 26.05.3 answers 500 to `since_s` if
+        nodes have changed but partitions have not; in that case all nodes are read again without `since_s`.
         """
         if since_s:
             try:
@@ -105,7 +107,7 @@ class NodeCalls:
         return NodesSnapshot(nodes=nodes, last_update_s=reply.last_update.value)
 
     async def node(self, name: str) -> SlurmNode:
-        """Read one node. 2–4 ms.
+        """Read one node. It takes 2–4 ms.
 
         Raises:
             NotFound: Slurm has no such node.
@@ -124,7 +126,8 @@ class NodeCalls:
         return found.to_core()
 
     async def update_node(self, name: str, change: NodeChange) -> None:
-        """Change a node. Sent once: before you repeat it, read the node, because others may have changed it.
+        """Change a node. If no answer comes, the request is not sent again: before you repeat it, read the node,
+        because others may have changed it.
 
         Raises:
             Unreachable: the change may or may not have been made.
@@ -136,10 +139,12 @@ class NodeCalls:
         await self._transport.call(request, wire.Reply)
 
     async def update_nodes(self, names: Iterable[str], change: NodeChange) -> None:
-        """Make the same change to several nodes in one request: slurmctld takes its locks and saves its state once.
+        """Make the same change to several nodes in one request, so that slurmctld takes its locks and saves its state
+        only once.
 
-        Sent once, as `update_node`. After an error some of the nodes have been changed. slurmctld stops at a node that
-        it does not know (NotFound), and goes on after a node that it cannot change (Rejected).
+        If no answer comes, the request is not sent again. After an error, some of the nodes may have been changed.
+        slurmctld stops at a node that it does not know (NotFound), and goes on after a node that it cannot change
+        (Rejected).
         """
         listed = hostlist.compress(names)
         request = Request(
@@ -152,15 +157,18 @@ class NodeCalls:
         await self._transport.call(request, wire.Reply)
 
     async def drain_node(self, name: str, reason: str) -> None:
-        """Drain a node: see `drain`."""
+        """Drain a Slurm node: no new job starts on it, and running jobs go on. If it is drained already, replace the
+        reason.
+        """
         await self.update_node(name, drain(reason))
 
     async def undrain_node(self, name: str) -> None:
-        """Lift the drain of a node and nothing else: see UNDRAIN."""
+        """Lift the drain of a Slurm node, and replace its reason by a blank. A node that is down stays down."""
         await self.update_node(name, UNDRAIN)
 
     async def delete_node(self, name: str) -> None:
-        """Delete a dynamic node from Slurm. Sent once: a new slurmd of that name may have registered since.
+        """Delete a dynamic node from Slurm. If no answer comes, the request is not sent again, because a new slurmd
+        with this node name may have registered since.
 
         Raises:
             Busy: the node has jobs.

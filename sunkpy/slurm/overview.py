@@ -27,9 +27,10 @@ class WireQueuedJob(WireJobRow, frozen=True, kw_only=True):
     exit_code: ExitCode = ExitCode()
 
     def to_queue(self, scheduler: str) -> QueuedJob:
-        """`scheduler` as in `to_core`. GPUs by type are counted where Slurm counts no GPUs of all types.
+        """Return the job as lists of the queue show it. `scheduler`: the Slurm user of sunkpy's scheduler.
 
-        Of a job without a time limit that runs, Slurm says that it ends a year after its start.
+        If `tres_req_str` has no `gres/gpu`, the GPUs are counted from the request for each node. `ended_s` is 0 for a
+        job without a time limit that has not ended: Slurm says that such a job ends a year after its start.
         """
         row = self.to_core(scheduler, None)
         asked = tres_amounts(self.tres_req_str).get("gres/gpu", "")
@@ -61,13 +62,13 @@ class QueuedJobsReply(Reply, frozen=True, kw_only=True):
 
 
 class OverviewCalls:
-    """The methods of `sunkpy.slurm.client.Slurm` for lists of all jobs."""
+    """The methods of `sunkpy.slurm.client.Slurm` that list all jobs for people."""
 
     _transport: Transport
 
     async def queued_jobs(self, *, scheduler: str) -> list[QueuedJob]:
         """Read all jobs that Slurm remembers. It takes seconds for thousands of jobs: use it for a person, not in a
-        loop.
+        loop. `scheduler`: the Slurm user of sunkpy's scheduler.
         """
         request = Request(what="read the queue", method="GET", endpoint="jobs/", attempts=1)
         reply = await self._transport.ask(request, QueuedJobsReply)

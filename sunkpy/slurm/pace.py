@@ -1,9 +1,10 @@
-"""Computes how often all nodes may be read from Slurm: slurmctld spends at most a tenth of its time on that.
+"""Computes how often all nodes may be read from Slurm: slurmctld should spend at most a tenth of its time on these
+reads.
 
-While slurmctld packs its nodes it holds the locks that scheduling needs. So between two reads at least ten times the
-slurmctld time of the last read passes. slurmctld reports this time (`sdiag`, GET diag/). If it does not, the whole time
-of the read counts, which is mostly the time in which slurmrestd writes JSON. A third of slurmrestd's time is left for
-other requests.
+While slurmctld packs its nodes it holds the locks that scheduling needs. So the pause between two reads is ten times
+the time that slurmctld worked on the first one, but at most 30 s. slurmctld reports this time (`sdiag`, GET diag/). If
+it does not, the duration of the whole read counts, most of which slurmrestd needs to write JSON. A third of
+slurmrestd's time is left for other requests.
 
 A read with the answer "unchanged" costs almost nothing, so an idle cluster of any size is read each second.
 """

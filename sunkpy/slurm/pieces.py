@@ -1,12 +1,12 @@
-"""Decodes a long list in an answer in pieces, so that other tasks do not wait long.
+"""Decodes an answer with a long list in pieces, so that other tasks of the process do not wait long.
 
 msgspec holds the GIL while it decodes, in any thread: 23 MB (10,000 nodes) take 50 ms or more at once. So the text is
 cut between entries of the list, about each `PIECE_BYTES`, and the pieces are decoded one by one in a thread. Between
 two pieces the event loop can run.
 
 A cut is between two entries: `},{`, with any white space. A string or another list may contain the same characters. But
-a piece that begins in a string cannot be decoded, because its first quote is an escaped one, and a piece that ends
-behind the list cannot either. Then the answer is decoded at once.
+a piece that begins in a string cannot be decoded, because its first quote is an escaped one, and neither can a piece
+that ends behind the list. If a piece cannot be decoded, the whole answer is decoded at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 def decode_in_pieces(text: bytes, reply: type[R], *, field: str, entry: type) -> R:
-    """Return the answer decoded as `reply`. Its `field`, a tuple of `entry`, is decoded in pieces.
+    """Return the answer decoded as `reply`. `field`: the name of its long list, which is decoded in pieces; `entry`:
+    the type of the list's entries.
 
     Raises:
         msgspec.DecodeError: the text is no `reply`.
@@ -37,7 +38,9 @@ def decode_in_pieces(text: bytes, reply: type[R], *, field: str, entry: type) ->
 
 
 def _decode(text: bytes, cuts: list[tuple[int, int]], reply: type[R], *, field: str, entry: type) -> R | None:
-    """Return the answer decoded in pieces; None without cuts, or if a field with a value comes before the list."""
+    """Return the answer, with its list decoded in pieces at these cuts. Return None if there are no cuts, or if another
+    field with a value comes before the list.
+    """
     if not cuts:
         return None
     first = msgspec.json.decode(text[: cuts[0][0]] + b"]}", type=reply)

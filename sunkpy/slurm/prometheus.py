@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 
 class PrometheusRecorder:
-    """`sunkpy_slurm_request_seconds{endpoint,code}`, `sunkpy_slurm_retries_total{endpoint}` and
-    `sunkpy_slurm_bytes_total{endpoint}`.
+    """Records requests to slurmrestd in the Prometheus metrics `sunkpy_slurm_request_seconds{endpoint,code}`,
+    `sunkpy_slurm_retries_total{endpoint}` and `sunkpy_slurm_bytes_total{endpoint}`.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -31,13 +31,13 @@ class PrometheusRecorder:
         )
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """See Recorder."""
+        """Record how many seconds a request took, and its result (`code`: `ok` or the error's code)."""
         self._seconds.labels(endpoint, code).observe(seconds)
 
     def retried(self, endpoint: str) -> None:
-        """See Recorder."""
+        """Count a request that is about to be sent again."""
         self._retries.labels(endpoint).inc()
 
     def exchanged(self, endpoint: str, *, size: int) -> None:
-        """See Recorder."""
+        """Count the bytes of a request and its answer together."""
         self._bytes.labels(endpoint).inc(size)

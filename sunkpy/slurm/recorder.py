@@ -22,10 +22,10 @@ class Silent:
     """A recorder that records nothing, for tests and for programs without metrics."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """See Recorder."""
+        """Do nothing when a request ends."""
 
     def retried(self, endpoint: str) -> None:
-        """See Recorder."""
+        """Do nothing when a request is sent again."""
 
     def exchanged(self, endpoint: str, *, size: int) -> None:
-        """See Recorder."""
+        """Do nothing with the size of a request and its answer."""

@@ -1,11 +1,11 @@
-"""Sends requests to slurmrestd through a program in a pod, by its standard input and output.
+"""Sends requests to slurmrestd through a program in a pod, by the program's standard input and output.
 
-A person's laptop cannot reach slurmrestd and has no token. A program in a pod of sunkpy can (`serve`), and `kubectl
-exec` carries its standard input and output (`Relay`). Keys and tokens stay in the pod: a request only names its Slurm
-user, if that is not the pod's own.
+A person's laptop cannot reach slurmrestd and has no token. The program (`serve`) runs in a pod of sunkpy and has both;
+`kubectl exec` connects its standard input and output with the person's command (`Relay`). Keys and tokens stay in the
+pod: a request only names its Slurm user, if that is not the pod's own.
 
-Each message is four bytes of length, most significant first, and msgpack. The first one is the relay's `Hello`. Answers
-come in any order. They are compressed, because a list of all jobs is megabytes of text.
+Each message is its length in four bytes, most significant first, and then msgpack. The program first sends a `Hello`.
+Answers come in any order. They are compressed, because a list of all jobs is megabytes of text.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ _NO_MESSAGE: Final = (asyncio.IncompleteReadError, msgspec.DecodeError)
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The relay's first message. `user`: the Slurm user of requests that name no user."""
+    """The first message of the program in the pod. `user`: the Slurm user of the pod's own token."""
 
     user: str
 
 
 class RelayRequest(msgspec.Struct, frozen=True):
-    """A request to slurmrestd. `user`: its Slurm user; empty for the relay's own."""
+    """A request to slurmrestd, sent to the program in the pod. `user`: the Slurm user of the request; empty for the
+    user that the pod's settings name.
+    """
 
     id: int
     method: str
@@ -68,8 +70,8 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class _Ended(NoAnswer):
-    """The relay's command did not start, or ended, for example with its pod. `is_sent`: the request may have been
-    carried out.
+    """The relay's command did not start, or has ended, for example with its pod. `is_sent`: the request was sent to the
+    command, so slurmrestd may have carried it out.
     """
 
     def __init__(self, text: str, *, is_sent: bool = False) -> None:
@@ -78,11 +80,12 @@ class _Ended(NoAnswer):
 
 
 class Relay:
-    """Sends requests to slurmrestd through a command. The first request starts it, and also one after it has ended.
+    """Sends requests to slurmrestd through a command, mostly `kubectl exec`. A request starts the command if it does
+    not run.
 
-    It is both the connection and the source of tokens of a `Transport`. `find_command` returns the command, or raises
-    LookupError with the reason why there is none; it is called again if the first command fails. `hint`: what a person
-    can do if the second one fails as well.
+    A `Transport` uses this object both as connection and as source of tokens. `find_command` returns the command, or
+    raises LookupError with the reason why there is none; it is called again if the first command fails. `hint`: what a
+    person can do if the second command fails as well.
     """
 
     def __init__(self, find_command: Callable[[], Awaitable[Sequence[str]]], *, hint: str = "") -> None:
@@ -93,7 +96,8 @@ class Relay:
         self.user = ""
 
     async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Send a request through the command, and return the answer. `path`: encoded, with its query.
+        """Send a request through the command, and return the answer. If the command fails, a GET, or a request that was
+        not sent yet, is tried once more with a new command. `path`: URL-encoded, with its query.
 
         Raises:
             NoAnswer: slurmrestd or the command did not answer.
@@ -133,7 +137,7 @@ class Relay:
         return user
 
     def seal(self) -> str:
-        """Raise Unauthorized, because the key is in the pod."""
+        """Raise Unauthorized, because only the pod has the key with which the seal of a job is made."""
         raise Unauthorized("make the seal of a job", text="the key stays in the pod")
 
     def renew(self) -> None:
@@ -145,7 +149,7 @@ class Relay:
 
 
 class _Running:
-    """A running command that has sent its `Hello`."""
+    """A running command that has sent its first message, the `Hello`."""
 
     def __init__(self, process: asyncio.subprocess.Process, hello: Hello, command: Sequence[str]) -> None:
         self.user = hello.user
@@ -283,7 +287,9 @@ async def _receive(reader: asyncio.StreamReader, kind: type[S]) -> S:
 
 
 async def _last_words(process: asyncio.subprocess.Process, command: Sequence[str]) -> str:
-    """Wait for the end of a command that failed; return it with its error output, for people."""
+    """Wait for the end of a command that failed, and kill it after 2 s. Return, for people, the command line with what
+    the command wrote to standard error.
+    """
     try:
         async with asyncio.timeout(_ENDS_S):
             await process.wait()

@@ -60,6 +60,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return f"?{urlencode(self.params, doseq=True)}" if self.params else ""
 
     def path(self, version: str) -> str:
-        """Return the path for an API version. The name is quoted, so it stays one segment of the path."""
+        """Return the path for an API version, or for `newest` if that is older. The name is quoted, so that it stays
+        one segment.
+        """
         version = min(version, self.newest or version)
         return f"/{self.api}/{version}/{self.endpoint.format(name=quote(str(self.name), safe=''))}"

@@ -11,7 +11,9 @@ from sunkpy.core.model.job_spec import JobSpec, Switches
 
 
 def batch_body(spec: JobSpec, *, seal: str = "") -> dict[str, object]:
-    """Return the body of POST job/submit. The seal is in `extra`, from which slurmctld's job_submit.lua removes it."""
+    """Return the body of POST job/submit. `seal`: a proof that the sender has the cluster's key; it is sent in the
+    field `extra`, from which slurmctld's job_submit.lua removes it.
+    """
     streams = {f"standard_{name}": "/dev/null" for name in ("input", "output", "error")}
     return {"job": {**_asked(spec, seal), **streams, "script": spec.script}}
 

@@ -2,7 +2,7 @@
 
 * Success is 2xx *and* no `errors`; anything else becomes an error of `sunkpy.slurm.errors`.
 * After a refused token the request is sent once more with a new one, whatever its method: a refused request did
-nothing.
+  nothing.
 * If no answer comes, only idempotent requests are sent again.
 * A write has only the time until its deadline, each time that it is sent (see `sunkpy.runtime.deadline`).
 * A long answer is decoded in a thread (see `sunkpy.slurm.pieces`), so that the event loop goes on.
@@ -94,10 +94,10 @@ class Transport:
         return self._tokens.user
 
     def seal(self) -> str:
-        """Return the seal, which proves to slurmctld that a job comes from a holder of the key.
+        """Return the seal: a text that proves to slurmctld that a job comes from a holder of the cluster's JWT key.
 
         Raises:
-            Unauthorized: there is no key.
+            Unauthorized: this process has a token, but not the key.
         """
         return self._tokens.seal()
 
@@ -198,8 +198,8 @@ class Transport:
         return decoded
 
     def _unreadable(self, request: Request, answer: Answer, error: msgspec.DecodeError) -> SlurmError:
-        """Return the error for an answer that is no JSON: slurmrestd refuses so with 401 and 404, or it is another
-        server.
+        """Return the error for an answer that cannot be decoded. slurmrestd refuses without JSON when it answers 401 or
+        404, and 404 means that it does not serve the API version; or another server has answered.
         """
         status = answer.status
         if answer.is_success:
@@ -241,7 +241,7 @@ class Transport:
 
 
 def _decoded(reply: type[R], content: bytes) -> R:
-    """Decode an answer. Slurm passes on texts of users in any encoding: bytes that are no UTF-8 become U+FFFD.
+    """Decode an answer. Slurm passes on texts of users in any encoding, so bytes that are not UTF-8 become U+FFFD.
 
     Raises:
         msgspec.DecodeError: the content is no `reply`.

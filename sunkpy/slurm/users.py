@@ -34,7 +34,7 @@ async def proved_user(url: str, token: str) -> str:
 
 
 class _GivenToken:
-    """A `TokenSource` with one token, which a viewer of the page has sent."""
+    """A source of tokens with a single one, which a viewer of the web page has sent."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -48,7 +48,7 @@ class _GivenToken:
         raise Unauthorized("make the seal of a job", text="a viewer has no key")
 
     def renew(self) -> None:
-        """Do nothing: a given token cannot be renewed."""
+        """Do nothing: only the viewer can get a new token."""
 
     def explain_refusal(self) -> str:
         return "the token is wrong or expired: scontrol token makes another one"

@@ -59,12 +59,12 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Slurm's pending reason, if it gives one."""
+        """Slurm's reason why the job is pending; empty if Slurm gives none."""
         return "" if self.state_reason == "None" else self.state_reason
 
     def waits(self, started: int) -> WaitingJob | None:
-        """Return what a pending job requests of nodes; None if it is not pending, or its last run still has nodes.
-        `started`: how many tasks of its array have started.
+        """Return what a pending job requests of nodes; None if the job is not pending, or still completes an earlier
+        run on its nodes. `started`: how many tasks of the job's array have started.
         """
         state = flags(self.job_state)
         if not is_job_pending(state) or is_job_completing(state):
@@ -116,7 +116,7 @@ class WireWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tres_amounts(text: str) -> Mapping[str, str]:
-    """Return amounts by name of a TRES text such as `cpu=2,mem=4G,gres/gpu=1`."""
+    """Return name → amount for a TRES text such as `cpu=2,mem=4G,gres/gpu=1`."""
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
@@ -130,8 +130,8 @@ def mib(text: str) -> int:
 
 
 def count_tasks(text: str) -> int:
-    """Return the number of tasks in an array text such as `1-3,7`, `0-9:3` or `2-7%1`; 1 if the job is no array. Slurm
-    shortens long lists.
+    """Return the number of tasks in an array text such as `1-3,7`, `0-9:3` or `2-7%1`; 1 if the job is no array. The
+    number is too small if Slurm has shortened a long text.
     """
     listed = _TASKS.findall(text.partition("%")[0])
     return sum(len(range(int(first), int(last or first) + 1, int(step or 1))) for first, last, step in listed) or 1

@@ -102,7 +102,7 @@ class WireNode(msgspec.Struct, frozen=True, kw_only=True):
     specialized_cores: int = 0
 
     def to_core(self) -> SlurmNode:
-        """Return the node as decisions read it."""
+        """Return the node as the `SlurmNode` that sunkpy's decisions read."""
         return SlurmNode(
             name=self.name,
             state=flags(self.state),
@@ -143,7 +143,9 @@ class NodesReply(Reply, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """Decode an answer, a long list of nodes in pieces."""
+        """Decode the JSON text of an answer. A long list of nodes is decoded in pieces, so that other threads can run
+        in between.
+        """
         return decode_in_pieces(text, cls, field="nodes", entry=WireNode)
 
 
@@ -187,7 +189,9 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllocatedNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of a job, in the job's order."""
+    """The nodes of a job with what it has on each, in the same order as `gres_detail`, the job's list of GRES for each
+    node.
+    """
 
     allocation: tuple[Allocation, ...] | None = ()
 
@@ -245,13 +249,15 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def devices(self) -> dict[str, Indices]:
-        """The indices of the job's devices on each node; empty before it has nodes."""
+        """Node → the indices of the job's GRES devices there, such as GPU 0 and 1; empty before the job has nodes."""
         pairs = zip(self._allocation, self._details, strict=False)
         return {node.name: indices for node, text in pairs if (indices := gres_indices(text))}
 
     @property
     def capacity(self) -> dict[str, Capacity]:
-        """What the job has of each node; empty before it has nodes. A job without GRES has an empty `gres_detail`."""
+        """Node → what the job has of it (CPUs, memory, GRES); empty before the job has nodes. The GRES are None if
+        `gres_detail` does not fit the nodes; a job without GRES has an empty `gres_detail`.
+        """
         allocation, details = self._allocation, self._details
         if self.gres_detail and not details:
             gres: list[dict[str, int] | None] = [None] * len(allocation)
@@ -287,7 +293,7 @@ class WireJob(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_core(self) -> SlurmJob:
-        """Return the job as decisions read it.
+        """Return the job as the `SlurmJob` that sunkpy's decisions read.
 
         Raises:
             ValueError: a list of nodes is no hostlist, or the job's share of a node cannot be read.
@@ -354,7 +360,9 @@ class JobsStateReply(Reply, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """Decode an answer, a long list of jobs in pieces."""
+        """Decode the JSON text of an answer. A long list of jobs is decoded in pieces, so that other threads can run in
+        between.
+        """
         return decode_in_pieces(text, cls, field="jobs", entry=WireJobState)
 
 

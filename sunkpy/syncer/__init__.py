@@ -1,4 +1,4 @@
-"""Mirrors slurmd pods and Slurm nodes, both ways.
+"""Mirrors slurmd pods and Slurm nodes, both ways: what one of them says is written onto the other.
 
 1. `main` starts the process. When it leads, `term` makes the parts for this term of leadership.
 2. A slurmd pod changes (a watch), or a Slurm node does in an answer of slurmrestd (a poll, `slurm.NodeCache`). Pod and
@@ -6,8 +6,8 @@
 3. A worker takes the name for one pass (`loop`). `collect` makes one view of it: the pod, the node, and how old and how
    credible Slurm's answer is.
 4. `core.mirror` decides from the view what to do. An action that cannot be undone waits for a second answer.
-5. `execute` does it: conditions and receipts on the pod, drains and deletions in Slurm (`slurm_writer`). Before it
-   writes to Slurm it reads the node once more.
+5. `execute` does it: conditions on the pod and receipts, notes that its node is drained and idle; drains and deletions
+   in Slurm (`slurm_writer`). Before it writes to Slurm it reads the node once more.
 
 In addition to the loop, `service_check` asks which jobs run on a node that a roll waits for. `queue_watch` reports that
 jobs wait for the nodes of a NodeSet, `growth` how many nodes jobs lack, and `outage` that Slurm does not answer.

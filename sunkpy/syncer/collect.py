@@ -1,4 +1,5 @@
-"""Collects what is known of a name from the watch of slurmd pods and the last answer of Slurm: one `View`.
+"""Collects what is known of one Slurm node and its slurmd pod, which have the same name, into one `View`: from the
+watch of pods and the last answer of Slurm.
 
 Each answer of Slurm is judged as a whole when it comes (`judge_answer`). If too many registered nodes are missing in
 it, it is not trusted for any name.
@@ -38,8 +39,8 @@ def pod_selector(cluster: str) -> str:
 
 
 class Collector:
-    """Makes the view of each name, and keeps the memory of each name (`MirrorMemory`). A new leader starts without
-    memory, which is safe.
+    """Makes a `View` of each Slurm node and its slurmd pod, which have the same name, and keeps what earlier decisions
+    about them saw (`MirrorMemory`). A new leader starts without that, which is safe.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Collector:
         pods.add_handler(self._pod_changed)
 
     def view(self, name: str) -> View:
-        """Return the view of a name: its pod, its Slurm node, and what is remembered of it."""
+        """Return what is known of a name: its slurmd pod, its Slurm node, and what earlier decisions about it saw."""
         answer = self._answer(name)
         topology, place = self._topology.wish(name, answer.node if answer is not None else None)
         return View(
@@ -84,8 +85,8 @@ class Collector:
         )
 
     def names_with_a_finding(self) -> list[str]:
-        """Return the names whose pods carry a receipt, or whose memory holds the first of two answers: both must be
-        withdrawn when Slurm cannot be read.
+        """Return the names about which something must be withdrawn when Slurm cannot be read: a receipt on the pod (its
+        node is drained and idle), or the first of the two answers that a receipt or deletion needs.
         """
         noted = {name for name, memory in self._memories.items() if memory.drained or memory.deletable}
         return list(self._promising | noted)
@@ -97,7 +98,9 @@ class Collector:
         return len(observation.nodes) if observation else 0
 
     def remember(self, name: str, memory: MirrorMemory) -> None:
-        """Keep this memory for the next view of the name; drop it if neither Slurm nor Kubernetes knows the name."""
+        """Keep what this decision saw, for the next view of the name; drop it if neither Slurm nor Kubernetes knows the
+        name.
+        """
         observation = self._nodes.observation
         is_known = observation is not None and name in observation.nodes
         if is_known or self._pod(name) is not None:
@@ -106,18 +109,20 @@ class Collector:
             self._memories.pop(name, None)
 
     def remember_writes(self, name: str, actions: Iterable[MirrorAction], now_s: float) -> None:
-        """Note that the syncer has written to Slurm, so that older answers about the name no longer count."""
+        """Note that the syncer has written to the Slurm node of this name: older answers of Slurm about it no longer
+        count.
+        """
         memory = self._memories.get(name, MirrorMemory())
         self._memories[name] = after_writing(memory, actions, now_s)
 
     def remember_jobs(self, name: str, question: ServiceQuestion, *, is_yes: bool, at_s: float) -> None:
-        """Note Slurm's answer to the question about the jobs of a node, which was sent at `at_s`."""
+        """Note Slurm's answer to a question about the jobs of a node. The question was sent at `at_s`."""
         memory = self._memories.get(name, MirrorMemory())
         self._memories[name] = after_asking(memory, question, is_yes=is_yes, at_s=at_s)
 
     def judge_answer(self) -> bool:
-        """Decide whether Slurm's newest answer is trusted. Return True if that has changed: then every name needs a new
-        decision.
+        """Decide whether Slurm's newest answer is trusted: it is not if too many registered nodes are missing. Return
+        True if this differs from the last decision; then every name needs a new decision.
 
         It is decided again only when Slurm lists other names, or other pods should be listed; both are rare.
         """
@@ -143,11 +148,13 @@ class Collector:
 
     @property
     def is_trusted(self) -> bool:
-        """True if Slurm's newest answer is trusted."""
+        """True if Slurm's newest answer is trusted, because it does not lack too many registered nodes."""
         return self._is_trusted
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Keep the indexes of pods that Slurm should list, and of pods with receipts."""
+        """Follow a change of a pod: keep the lists of pods that Slurm should list as nodes, and of pods with a receipt,
+        the note that the node is drained and idle.
+        """
         pod = new or old
         if pod is None:
             return

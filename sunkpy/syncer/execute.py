@@ -1,9 +1,10 @@
-"""Carries out the mirror's actions on Slurm nodes and slurmd pods. Each write may be repeated, and each is guarded.
+"""Carries out what `core.mirror` decided about Slurm nodes and slurmd pods. Each write is guarded, and may be repeated.
 
 The watch of pods may lag, so the apiserver is asked before a drain is lifted, and before a node without a pod is
 drained or deleted. The poll of Slurm lags by up to a second, so the node is read again right before each write
-(`syncer.slurm_writer`) and before a receipt. A budget limits the actions that no removal or cordon has announced, so a
-wrong answer does little harm. An action that was not done is given back to the budget.
+(`syncer.slurm_writer`), and before a pod gets a receipt, the note that its node is drained and idle. A budget limits
+the actions that no removal or cordon has announced, so a wrong answer does little harm. An action that was not done is
+given back to the budget.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class Executor:
         self._log = structlog.get_logger("syncer")
 
     async def spend_budget(self, action: MirrorAction, pod: Pod | None, *, nodes: int) -> bool:
-        """True if the action may be done now. An unannounced action is taken from the budget, or postponed."""
+        """Return whether the action may be done now. If too many nodes were drained or deleted in the last minute
+        without an announcing cordon or removal, such an action is postponed. `nodes`: how many nodes Slurm has.
+        """
         if isinstance(action, PatchPod) or not _is_budgeted(action):
             return True
         self._budget, is_allowed = self._budget.spend(nodes=nodes, now_s=self._clock())
@@ -120,7 +123,9 @@ class Executor:
         return outcome is not WriteOutcome.REFUSED
 
     async def _has_consent(self, action: SlurmAction, pod: Pod | None) -> bool:
-        """True if the apiserver confirms the reason of a write to Slurm; the watch of pods may lag."""
+        """True if a write to Slurm still has its reason. If that depends on a pod, the apiserver is asked, because the
+        watch of pods may lag.
+        """
         match action:
             case DrainNode(name=name) if pod is None:
                 return await self._pod(name) is None
@@ -163,8 +168,8 @@ class Executor:
                 await self._report(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")
 
     async def _may_lift(self, name: str, decided_on: Pod, *, leave: str | None = None) -> bool:
-        """True if the apiserver's pod has no cause for the drain any more, and still has the annotation `leave`, if
-        given, by which the operator allows it.
+        """True if the node's drain may be lifted: the apiserver has the same pod, and nothing on it asks for a drain.
+        `leave`: the value that the annotation must have by which the operator allows it.
         """
         pod = await self._pod(name)
         if pod is None or pod.uid != decided_on.uid or drain_cause(pod, unready_for_s=0).want is not Want.LIFT:
@@ -179,8 +184,9 @@ class Executor:
             return None
 
     async def _is_drained(self, name: str) -> bool:
-        """True if Slurm says, when it is asked for this node alone, that the node is drained and idle. An answer about
-        all nodes may be older than it seems, because slurmctld compares clocks.
+        """True if Slurm, when it is asked for this node alone, says that the node is drained and idle or does not
+        exist. An answer about all nodes may be older than it seems, because slurmctld decides by its own clock what has
+        changed.
         """
         try:
             async with self._looks:
@@ -208,8 +214,8 @@ class Executor:
         await self._report_unplaced(pod, action.annotations.get(names.ANNOTATION_TOPOLOGY) or "")
 
     async def _report_unkillable(self, pod: Pod, reason: str) -> None:
-        """Write an Event about a node that is drained for processes which outlive SIGKILL, and where these wait. Pod
-        and Node show it only while the drain lasts.
+        """Write an Event on the NodeSet if the drain reason says that a job's processes outlive SIGKILL, and where they
+        wait. Pod and Node show this reason only while the drain lasts.
         """
         nodeset = nodeset_of(pod)
         if nodeset is None or not reason.startswith(UNKILLABLE):
@@ -221,7 +227,9 @@ class Executor:
             )
 
     async def _report_unplaced(self, pod: Pod, told: str) -> None:
-        """Write an Event if the Node's labels do not say its place in the topology."""
+        """Write an Event if the Node's labels do not say where it stands in the topology. `told`: what the pod shows
+        about that.
+        """
         if not (why := problem_told(told)):
             return
         note = f"Slurm node {pod.name} stays at {told.partition(' (')[0] or 'its place'} in the topology: {why}"
@@ -255,7 +263,9 @@ def _gives_receipt(action: PatchPod) -> bool:
 
 
 def _receipt_time(action: PatchPod) -> dict[str, str]:
-    """Return the annotation with the time of Slurm's answer behind a receipt, not the time of the write."""
+    """Return the annotation that says when Slurm gave the answer behind a receipt, some time before the write; empty
+    without a receipt. A receipt is the note on a pod that its node is drained and idle.
+    """
     if action.receipt_age_s is None:
         return {}
     return {action.receipt_time: rfc3339(utc_now() - timedelta(seconds=action.receipt_age_s))}

@@ -1,7 +1,8 @@
 """Reads the figures (metrics) of the Slurm cluster and renders them from time to time, so that a scrape costs nothing.
 
-One read serves all scrapes. The pause between reads is at least ten times as long as the last read took. Work that
-grows with the number of nodes and jobs is done in a thread, so it holds the event loop for a few milliseconds at most.
+One read of Slurm serves all scrapes. The pause between reads is at least ten times as long as the last read took. Work
+that grows with the number of nodes and jobs is done in a thread, so it holds the event loop for a few milliseconds at
+most.
 
 Figures that are too old are not shown: a gap in a graph says that nothing is known.
 """
@@ -43,8 +44,8 @@ _SHARES_S = 60.0
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of Slurm in one read, for all figures. `jobs`: None until all jobs have been read once;
-    `unread_jobs`: the number of jobs that were not read yet.
+    """Slurm's answers in one read, from which all metrics of the Slurm cluster are made. `jobs`: None until all jobs
+    have been read once; `unread_jobs`: the number of jobs that were not read yet.
     """
 
     nodes: Mapping[str, SlurmNode]
@@ -57,7 +58,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     shares: Sequence[Share] = ()
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield all metrics that one read alone gives."""
+        """Yield the metrics that can be made from this read alone."""
         yield from node_families(self.nodes, gpus_alloc(self.jobs or ()))
         yield from partition_families(self.partitions, self.nodes)
         yield from statistics_families(self.statistics)
@@ -78,7 +79,7 @@ class TermTotals:
         self._lost = LostWork(nodeset_of)
 
     def families(self, read: Read, now_s: float) -> Iterator[MetricFamily]:
-        """Add one more read to the totals, and yield the metrics."""
+        """Add one more read of Slurm to the totals, and yield their metrics."""
         self._drains.add(read.nodes, now_s)
         slurm_s = int(read.statistics.figures.get("req_time", 0))
         jobs, is_whole = read.jobs or (), read.jobs is not None and not read.unread_jobs
@@ -95,7 +96,7 @@ ReadListener = Callable[[Read], Awaitable[None]]
 
 
 class FigureFeed:
-    """Reads the figures and keeps their text for scrapes.
+    """Reads the metrics of the Slurm cluster (the figures) again and again, and keeps their text for scrapes.
 
     `scheduler_user`: the Slurm user of the scheduler. `nodeset_of` returns the NodeSet of a Slurm node. `with_waits`
     returns whether a listener needs what pending jobs request of nodes.
@@ -129,16 +130,16 @@ class FigureFeed:
         self._log = structlog.get_logger("syncer-figures")
 
     def add_listener(self, listener: ReadListener) -> None:
-        """Call a listener with each read from now on."""
+        """From now on, call this listener with each read of Slurm."""
         self._listeners.append(listener)
 
     @property
     def text(self) -> bytes:
-        """The figures as Prometheus reads them; empty if they are too old."""
+        """The metrics as Prometheus reads them; empty if they are too old."""
         return self._text if self._clock() - self._at_s <= _OLD_TURNS * self._turn_s else b""
 
     async def run(self) -> None:
-        """Read until cancelled; return at once if figures are turned off."""
+        """Read Slurm again and again until cancelled; return at once if the figures are turned off."""
         while self._settings.enabled:
             started_s = self._clock()
             try:
@@ -152,7 +153,7 @@ class FigureFeed:
             await asyncio.sleep(self.due_in_s(self._clock() - started_s))
 
     def read_soon(self) -> None:
-        """Let the next read come in a few seconds, because a listener waits for it."""
+        """Let the next read of Slurm come in a few seconds, because a listener waits for it."""
         self._is_due_soon = True
 
     def due_in_s(self, took_s: float) -> float:
@@ -163,10 +164,10 @@ class FigureFeed:
         return (soon_s if is_soon else self._turn_s) - took_s
 
     async def refresh(self) -> None:
-        """Read Slurm, render the figures, and call the listeners; do nothing before the first answer about nodes.
+        """Read Slurm, render its metrics, and call the listeners; do nothing before the first answer about nodes.
 
         Raises:
-            SlurmError: Slurm could not be read; the figures stay as they were.
+            SlurmError: Slurm could not be read; the metrics stay as they were.
         """
         observation = self._nodes.observation
         if observation is None:
@@ -191,7 +192,7 @@ class FigureFeed:
             await listener(read)
 
     async def _read_shares(self) -> Sequence[Share]:
-        """Return the fair shares as last read; empty if Slurm has no accounting."""
+        """Return the fair shares, read at most once a minute; empty if Slurm has no accounting or did not answer."""
         if self._clock() - self._shares_at_s >= _SHARES_S:
             self._shares_at_s = self._clock()
             try:
@@ -202,7 +203,9 @@ class FigureFeed:
 
 
 def bounds(page: Page, read: Read, settings: FigureSettings) -> Iterator[MetricFamily]:
-    """Yield the metrics that say how many series and jobs the limits leave out."""
+    """Yield the metrics about what is missing: how many series the limits leave out, and how many jobs were not read
+    yet.
+    """
     yield single(
         "sunkpy_figures_series_limit",
         "The most series that the syncer shows of one metric of Slurm (syncer.metrics.seriesPerName)",

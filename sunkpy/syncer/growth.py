@@ -1,7 +1,7 @@
 """Writes into the status of NodeSets how many more nodes pending jobs need (`status.growth`).
 
-It sends no request to Slurm, and uses the reads for the figures (`syncer.figures`). Jobs are judged with each read;
-between two reads only slurmd pods that come and go are counted. If Slurm cannot be read, nothing changes.
+It sends no request to Slurm, and uses the reads for the figures (`syncer.figures`). With each read, pending jobs are
+looked at; between two reads only slurmd pods that come and go are counted. If Slurm cannot be read, nothing changes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _COUNT_EACH_S: Final = 1.0
 
 
 class GrowthWriter:
-    """Keeps `status.growth` of the NodeSets of a Slurm cluster.
+    """Keeps `status.growth` of the NodeSets of a Slurm cluster: how many more nodes pending jobs need.
 
     `offered` returns for each NodeSet the resources of its nodes when it last had some, in the words of slurm.conf(5).
-    `read_soon` is called when the next read decides how many nodes are wanted.
+    `read_soon` is called when the next read of Slurm decides how many nodes are wanted.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class GrowthWriter:
 
     @property
     def is_on(self) -> bool:
-        """True if a NodeSet of the cluster may grow, or if NodeSets are not known yet."""
+        """True if a NodeSet of the cluster may get more nodes for pending jobs, or if NodeSets are not known yet."""
         return not self._nodesets.synced.is_set() or any(most_nodes(each) for each in self._own())
 
     async def run(self) -> None:
-        """Lower the wanted numbers as slurmd pods come, until cancelled."""
+        """Until cancelled, lower the numbers of wanted nodes as slurmd pods come."""
         try:
             while True:
                 await self._came.wait()
@@ -98,7 +98,9 @@ class GrowthWriter:
             self._metrics.wanted_nodes.clear()
 
     async def check(self, read: Read) -> None:
-        """Judge the pending jobs of one more read of Slurm, and write the wanted nodes of each NodeSet."""
+        """Find out from one more read of Slurm which nodes pending jobs lack, and write that into the status of each
+        NodeSet.
+        """
         members = self._members()
         if not any(each.potential for each in members.values()):
             self._wishes, self._lacks = {}, {}
@@ -126,7 +128,9 @@ class GrowthWriter:
         return recall(status)
 
     async def _tell(self, nodeset: NodeSet, before: Lack, now: Lack) -> None:
-        """Write Events about jobs that no further node of the NodeSet would help, once two reads in a row say so."""
+        """Write Events about jobs that no further node of the NodeSet would help, once two reads of Slurm in a row say
+        so.
+        """
         for job, why in now.never.items():
             if job in before.never:
                 note = f"job {job} waits, and no node more of this NodeSet helps it: {why}"
@@ -140,7 +144,9 @@ class GrowthWriter:
         return [each for each in self._nodesets.values() if each.spec.cluster == self._cluster]
 
     def _members(self) -> dict[str, Members]:
-        """Return by uid what each NodeSet has: its Slurm nodes, and which of them still join or return."""
+        """Return by uid what each NodeSet has: its Slurm nodes, and which of them still join, are late to join, or will
+        return.
+        """
         nodes: defaultdict[str, set[str]] = defaultdict(set)
         joining: defaultdict[str, set[str]] = defaultdict(set)
         late: defaultdict[str, set[str]] = defaultdict(set)
@@ -235,5 +241,7 @@ def _find(read: Read, members: list[Members]) -> Mapping[str, Lack]:
 
 
 def _joins_within(pod: Pod) -> timedelta:
-    """Return how long the node of a slurmd pod may take to join, with the time of the health check before slurmd."""
+    """Return how long the node of a slurmd pod may take to join Slurm, with the time for the health check before
+    slurmd.
+    """
     return JOINS_WITHIN + timedelta(seconds=verify_s(pod) or 0)

@@ -1,4 +1,4 @@
-"""Starts health checks of idle machines, as Slurm jobs. It uses the reads of Slurm for the figures (`syncer.figures`).
+"""Starts health checks of idle machines, as Slurm jobs. It uses the reads of Slurm for the metrics (`syncer.figures`).
 
 The end of each check is read with a request for its job. A new leader goes on where the last one was: Slurm has the
 running checks, and annotations of slurmd pods have the ended ones.
@@ -46,8 +46,8 @@ _USER = "root"
 
 
 class IdleChecks:
-    """Begins, reads and ends checks, with each read of Slurm. `read_soon` is called while a check runs, because a
-    failure must be noticed quickly.
+    """Runs health checks of idle machines as Slurm jobs: with each read of Slurm, checks begin, are cancelled, or have
+    ended. `read_soon` is called while a check runs, because a failure must be noticed quickly.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class IdleChecks:
         self._log = structlog.get_logger("syncer")
 
     async def check(self, read: Read) -> None:
-        """Read ended checks, and begin or end checks, by one more read of Slurm."""
+        """With one more read of Slurm, note how checks have ended, cancel checks, and begin new ones."""
         rules = self._settings.node_sets
         if not rules or read.jobs is None:
             return
@@ -121,7 +121,9 @@ class IdleChecks:
         }
 
     async def _begin(self, name: str, pod: Pod, read: Read) -> None:
-        """Submit a check. If Slurm does not answer, the next read shows whether the job exists."""
+        """Submit the check of one node as a Slurm job. If Slurm does not answer, the next read shows whether the job
+        exists.
+        """
         settings = self._settings
         qos = settings.node_sets[pod.labels[names.LABEL_NODESET]].qos
         job = make_job(pod, read.nodes[name], partition=settings.partition, qos=qos)

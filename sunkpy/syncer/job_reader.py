@@ -1,9 +1,9 @@
 """Reads all jobs of Slurm one by one as they change, so that slurmrestd never has to list all of them in full.
 
 A full list takes a quarter of a MiB of slurmrestd's memory for each job. The list of states is small, and says which
-jobs are new, have changed or are gone. New and changed jobs are read in full, up to a maximum in each turn. The rest of
-a turn goes to pending jobs, whose reasons change, and to job arrays, whose states are reported for all tasks together:
-first those that were not read for the longest time.
+jobs are new, have changed or are gone. New and changed jobs are read in full, up to a maximum each time. What is left
+of the maximum goes to pending jobs, whose reasons change, and to job arrays, whose states are reported for all tasks
+together: first those that were not read for the longest time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ States = frozenset[str]
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """A job as last read, with all tasks if it is an array. Without garbage collection, which would walk tens of
-    thousands of them.
+    """A job as last read, with all tasks if it is an array. Python's garbage collection leaves it out, because there
+    may be tens of thousands.
     """
 
     states: States
@@ -37,7 +37,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobReader:
-    """Keeps all jobs of Slurm as rows for the figures. `most`: the most jobs that are read in full in a turn.
+    """Keeps all jobs of Slurm as rows for the metrics. `most`: the most jobs that one `refresh` reads in full.
 
     `scheduler_user`: the Slurm user of the scheduler. `with_waits` returns whether rows of pending jobs must say what
     these request of nodes.
@@ -70,9 +70,11 @@ class JobReader:
         return await asyncio.to_thread(self._rows, states) if self._is_whole else None
 
     def _rows(self, states: Mapping[JobId, States]) -> list[JobRow]:
-        """Return the row of each job once, as last read: Slurm shows a started task both by itself and in its array.
+        """Return the row of each job as last read, and only once: Slurm shows a started task both by itself and in its
+        job array.
 
-        If a job's state has changed since it was read, it may have nodes by now. So its row requests none.
+        If a job's state has changed since it was read, it may have nodes by now. So its row then does not ask for
+        nodes.
         """
         found: dict[int, JobRow] = {}
         for job, known in self._known.items():
@@ -82,14 +84,14 @@ class JobReader:
         return list(found.values())
 
     def _plan(self, states: dict[JobId, States]) -> list[JobId]:
-        """Forget jobs that are gone, and return the jobs to read in this turn."""
+        """Forget jobs that are gone, and return the jobs to read now, at most `most`."""
         for gone in [job for job in self._known if job not in states]:
             del self._known[gone]
         return list(islice(self._due(states), self._most))
 
     def _due(self, states: dict[JobId, States]) -> Iterable[JobId]:
-        """Yield the jobs that have changed, then those that may have, first those not read for the longest time (the
-        order of `_known`).
+        """Yield the jobs with another state than when they were read, then pending jobs and arrays, which may change
+        without that: first those not read for the longest time (the order of `_known`).
         """
         changed = {job for job, now in states.items() if self._has_changed(job, now)}
         yield from changed

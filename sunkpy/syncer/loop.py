@@ -1,9 +1,10 @@
-"""The syncer's loop: a change in Kubernetes or Slurm enqueues a node's name, and a pass decides and acts on it.
+"""The syncer's loop: a change in Kubernetes or Slurm enqueues a node's name, and a pass decides and acts on it. A Slurm
+node and its slurmd pod have the same name.
 
 A name is enqueued by a change of its pod, by a change of its node in an answer of Slurm, by the next answer if it waits
 for one, by a deadline of its own, and by Slurm's answer about the jobs on its node. All names are enqueued at the
 start, and when Slurm's answers are trusted again. When they are no longer trusted, or the last one is too old, the
-names whose pods carry a receipt are enqueued, so that it is withdrawn.
+names are enqueued whose pods carry a receipt (it says that the node is drained and idle), so that it is withdrawn.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _DECIDE_AT_ONCE = 8
 
 
 class MirrorLoop:
-    """Makes passes over names. A name is that of a Slurm node and of its slurmd pod."""
+    """Keeps each Slurm node and its slurmd pod in line with each other. Both have the same name; a pass is about one
+    name.
+    """
 
     def __init__(
         self,
@@ -64,8 +67,8 @@ class MirrorLoop:
         nodes.add_listener(self._on_answer)
 
     async def run(self) -> None:
-        """Mirror until cancelled. It starts when pods and Slurm nodes are known, or Slurm has not answered for too
-        long.
+        """Keep Slurm nodes and slurmd pods in line until cancelled. Begin when both are known, or when Slurm has not
+        answered for too long.
         """
         await self._pods.synced.wait()
         await self._first_answer()
@@ -75,8 +78,8 @@ class MirrorLoop:
             group.create_task(self._watch_age())
 
     async def reconcile(self, name: str) -> float | None:
-        """Make one pass over a name: collect, decide, execute. Return the seconds until the next pass; None if only a
-        change leads to one.
+        """Make one pass over the node and pod of this name: collect, decide, execute. Return the seconds until the next
+        pass; None if a change has to come first.
         """
         async with self._deciding:
             await asyncio.sleep(0)  # when all names are enqueued at once, other tasks get a turn between them
@@ -95,7 +98,9 @@ class MirrorLoop:
         return _CAPPED_AGAIN_S if len(allowed) < len(decision.actions) else decision.again_s
 
     async def _execute(self, name: str, actions: Iterable[MirrorAction], pod: Pod | None) -> bool:
-        """Carry out the actions on a name. Return True if Slurm was written to, or has changed since the decision."""
+        """Carry out the actions on this node and its pod. Return True if Slurm was written to, or has changed since the
+        decision.
+        """
         try:
             wrote = [await self._executor.run(action, pod) for action in _pod_first(actions)]
         except NotFound:
@@ -107,7 +112,9 @@ class MirrorLoop:
         return any(wrote)
 
     def _read_back(self, name: str, actions: list[MirrorAction]) -> None:
-        """Read the nodes again soon, to see the effect of writes. A deletion shows only in a full read."""
+        """Note what was written to Slurm, and have the nodes read again soon, to see the effect. It is a full read,
+        because only that shows a deletion.
+        """
         self._collector.remember_writes(name, actions, self._clock())
         self._awaiting_answer.add(name)
         self._nodes.hasten(full=True)
@@ -141,7 +148,9 @@ class MirrorLoop:
             self._queue.add(name)
 
     async def _first_answer(self) -> None:
-        """Wait for the first answer of Slurm, for a while, so that a new leader does not set conditions to Unknown."""
+        """Wait for the first answer of Slurm, but not too long: without one, a new leader would set conditions of pods
+        to Unknown.
+        """
         deadline_s = self._clock() + STALE_AFTER_S
         while self._nodes.observation is None and self._clock() < deadline_s:
             try:
@@ -150,7 +159,9 @@ class MirrorLoop:
                 await asyncio.sleep(_FIRST_ANSWER_AGAIN_S)
 
     async def _watch_age(self) -> None:
-        """Check each second whether Slurm's last answer is too old, which changes what may be written."""
+        """Check each second whether Slurm's last answer is too old, and have outages reported. When it becomes too old,
+        enqueue the pods' names from which something has to be withdrawn.
+        """
         was_stale = False
         while True:
             await asyncio.sleep(_AGE_EACH_S)
@@ -162,5 +173,5 @@ class MirrorLoop:
 
 
 def _pod_first(actions: Iterable[MirrorAction]) -> list[MirrorAction]:
-    """Return the actions with those on pods first: these are done even if Slurm then refuses a write."""
+    """Return the same actions, but those on pods first, so that they are done even if Slurm then refuses a write."""
     return sorted(actions, key=lambda action: not isinstance(action, PatchPod))

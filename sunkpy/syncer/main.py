@@ -1,4 +1,4 @@
-"""Runs the syncer's process: settings, connections and metrics, then the Lease and terms of leadership."""
+"""Runs the syncer's process: reads the settings, connects, makes the metrics, and works while it holds the Lease."""
 
 from __future__ import annotations
 

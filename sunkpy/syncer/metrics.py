@@ -1,4 +1,4 @@
-"""Metrics of the syncer; the larger part of Slurm's figures is made in `sunkpy.syncer.figures`."""
+"""Metrics of the syncer. Most metrics of Slurm itself are made in `sunkpy.syncer.figures`."""
 
 from __future__ import annotations
 
@@ -74,13 +74,17 @@ class SyncerMetrics:
 
 
 class NodeCollector(Collector):
-    """Makes `slurm_nodes_*` and the age of the cache from Slurm's last answer, at each scrape."""
+    """Makes the metrics `slurm_nodes_*` and the age of Slurm's last answer, at each scrape, from the cache of that
+    answer.
+    """
 
     def __init__(self, cache: NodeCache) -> None:
         self._cache = cache
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Yield only the age of the cache until Slurm has answered: no answer is not the same as zero nodes."""
+        """Yield `slurm_nodes_*` and the age of Slurm's last answer. Until Slurm has answered, yield only the age: no
+        answer is not the same as no nodes.
+        """
         yield GaugeMetricFamily(
             "sunkpy_slurm_cache_age_seconds",
             "Seconds since the syncer's newest answer from Slurm. Below 2 is normal, below 6 in large busy "

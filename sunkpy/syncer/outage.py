@@ -1,8 +1,8 @@
 """Reports once for the cluster, not on each pod, that Slurm cannot be read or that its answers are implausible.
 
-All pods keep their last state, which is as old as the last trusted answer. It is reported by Events on the NodeSets, at
-the beginning, every half hour, and at the end; and by the metrics
-`sunkpy_slurm_cache_age_seconds`, `sunkpy_syncer_slurm_readable` and `sunkpy_syncer_slurm_believed`.
+All pods keep their last state, which is as old as the last trusted answer. The outage is reported by Events on the
+NodeSets, at the beginning, every half hour, and at the end; and by the metrics `sunkpy_slurm_cache_age_seconds`,
+`sunkpy_syncer_slurm_readable` and `sunkpy_syncer_slurm_believed`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ _STRANGE = "Slurm no longer lists its registered nodes: did slurmctld lose its s
 
 
 class Outage:
-    """Reports outages of Slurm: it is called each second, and remembers the last time when Slurm's answers were
-    good.
-    """
+    """Reports outages of Slurm. It looks each second, and remembers when Slurm's answers were last good."""
 
     def __init__(
         self,
@@ -64,7 +62,9 @@ class Outage:
             await self._report(reason, f"{what}. {self._as_of()}", is_good=False)
 
     def _as_of(self) -> str:
-        """Return in words how old the state on the pods is. A new leader knows only that it is older than its term."""
+        """Return in words how old the state is that pods show. A new leader knows only that it is older than its own
+        term.
+        """
         if self._well_at is None:
             return f"Pods and Nodes show the state of Slurm from before {rfc3339(self._begun_at)}"
         return f"Pods and Nodes show the state of Slurm as of {rfc3339(self._well_at)}"

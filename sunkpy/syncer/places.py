@@ -1,7 +1,7 @@
 """Reads the place of each node in the network topology: from Nodes, from Kueue's Topology, or from topograph's
 ConfigMap.
 
-If the source cannot be read, the last places stay.
+If the source cannot be read, nodes keep their last places.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class ConfigMap(KubeObject, frozen=True, kw_only=True):
 
 
 class Places:
-    """Knows the place of each Slurm node. `layouts`: the topologies in topograph's file, if that is the source.
+    """Knows the place of each Slurm node in the network topology. `layouts`: the topologies in topograph's file; empty
+    if that is not the source.
 
     `changes`: a counter; while it stays the same, so do all places.
     """
@@ -65,7 +66,7 @@ class Places:
         return bool(self._settings.source)
 
     def on_change(self, changed: Changed) -> None:
-        """Call this function with the Slurm nodes whose place may have changed."""
+        """From now on, call this function with the Slurm nodes whose place may have changed."""
         self._changed = changed
 
     def of(self, slurm_node: str) -> Place | None:
@@ -91,7 +92,8 @@ class Places:
 
     @staticmethod
     def sources_of(settings: TopologySettings) -> tuple[Source, ...]:
-        """Return the sources whose Node labels are known without reading anything.
+        """Return the sources that name the Node labels of a place, as far as the settings tell them; empty if places
+        come from something else than labels, or, with Kueue, if the labels are read later.
 
         Raises:
             BadSettings: no source has the name in `topology.source`.
@@ -105,7 +107,7 @@ class Places:
         return found
 
     async def run(self) -> None:
-        """Follow the source of the topology until cancelled."""
+        """Follow the source of the topology until cancelled; return at once without a source."""
         if not self.is_on:
             return
         async with asyncio.TaskGroup() as group:
@@ -144,7 +146,9 @@ class Places:
             self._tell(files.nodes_in(layouts))
 
     def _trim(self, node: Node) -> Node:
-        """Cut a Node to its topology labels. With Kueue all labels stay, because its keys are read later."""
+        """Return the Node with only the labels and annotations that tell its place. With Kueue all labels stay, because
+        the label keys are read later.
+        """
         labels, notes = node.labels, node.annotations
         if self._settings.source != "kueue":
             labels = {key: text for key, text in labels.items() if key in self._keys}

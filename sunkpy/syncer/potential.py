@@ -1,6 +1,6 @@
-"""Writes the nodes that NodeSets may grow to into a ConfigMap, from which slurmctld's pod makes node records.
+"""Writes the nodes that NodeSets may get later into a ConfigMap, from which slurmctld's pod makes node records.
 
-If something cannot be read, nothing changes. The text also keeps which resources the nodes of a NodeSet last had.
+If something cannot be read, nothing changes. The ConfigMap also keeps which resources the nodes of a NodeSet last had.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _KEY: Final = "records"
 
 
 class Potential:
-    """Keeps the ConfigMap with the nodes that NodeSets may grow to; does nothing without its name. `clock`: the clock
-    of `nodes`.
+    """Keeps the ConfigMap with the nodes that NodeSets may get later; does nothing if `config_map` is empty. `clock`:
+    the clock of `nodes`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Potential:
         pods.add_handler(self._pod_changed)
 
     async def run(self) -> None:
-        """Keep the ConfigMap as it should be, until cancelled."""
+        """Keep the ConfigMap up to date until cancelled; return at once if it has no name."""
         if not self._path:
             return
         await self._nodesets.synced.wait()
@@ -85,7 +85,7 @@ class Potential:
 
     @property
     def offers(self) -> dict[str, str]:
-        """By NodeSet, the resources of one of its nodes, or of its last one, in the words of slurm.conf(5)."""
+        """NodeSet → the resources of one of its nodes, or of the last that it had, in the words of slurm.conf(5)."""
         return potential.read_offers(self._written or "")
 
     async def _try(self) -> None:
@@ -131,7 +131,7 @@ class Potential:
             self._changed()
 
     def _has(self) -> Mapping[str, potential.Has]:
-        """Return by NodeSet its nodes in Slurm, and how many of them are about to go."""
+        """Return by NodeSet its nodes in Slurm, and how many of them are about to be removed."""
         observation = self._nodes.observation
         nodes = observation.nodes if observation is not None else {}
         own: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,8 +1,8 @@
 """Makes slurmctld try to start pending jobs when nodes become free for jobs.
 
 slurmctld does not try when a new node registers. It tries at once when a drain is lifted or a node is resumed, but may
-pass over the node, because its slurmd has not answered yet. Then jobs wait for backfill. slurmctld also tries after any
-update of any node, even an empty one.
+pass over the node, because its slurmd has not answered yet. Then jobs wait for Slurm's backfill. slurmctld also tries
+after any update of any node, even an empty one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class QueueWaker:
         nodes.add_listener(self._on_answer)
 
     async def run(self) -> None:
-        """Send such updates until cancelled. A failed one is not repeated, because backfill comes anyway."""
+        """Send an empty update of a node each time nodes have become open, until cancelled. A failed update is not
+        repeated, because Slurm's backfill comes anyway.
+        """
         while True:
             await self._is_due.wait()
             self._is_due.clear()

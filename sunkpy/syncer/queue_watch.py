@@ -1,4 +1,5 @@
-"""Writes Events about NodeSets for whose nodes many jobs wait. It uses the reads of Slurm for the figures.
+"""Writes Events about NodeSets for whose nodes many jobs wait. It uses the reads of Slurm for the metrics
+(`syncer.figures`).
 
 NodeSets are listed only when such an Event is due: at most every ten minutes.
 """
@@ -25,8 +26,8 @@ from sunkpy.syncer.figures import Read
 
 
 class QueueWatch:
-    """Reports NodeSets for which many jobs wait. It remembers for each since when, and its last report. `clock`:
-    monotonic, in seconds.
+    """Reports NodeSets for whose nodes many jobs wait. For each of them it remembers since when, and the last report.
+    `clock`: monotonic, in seconds.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
-"""Asks Slurm which jobs are on a node that a roll waits for, and whether all of them are services.
+"""Asks Slurm which jobs are on a node that a rolling update waits for, and whether all of them are services: jobs that
+stand only for pods.
 
-The jobs of a few nodes at a time are read one by one, up to the first job that is no service. So a roll that waits for
-batch jobs costs one request a minute for each node, less in clusters above 1,200 nodes.
+The jobs of a few nodes at a time are read one by one, up to the first job that is no service. So an update that waits
+for batch jobs costs one request a minute for each node, less in clusters above 1,200 nodes.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _NODES_AT_ONCE = 2
 
 
 class ServiceCheck:
-    """Asks Slurm about the jobs on nodes. `scheduler_user`: the Slurm user of the scheduler.
+    """Asks Slurm whether the jobs on a node stand only for pods. `scheduler_user`: the Slurm user of the scheduler.
 
-    Until the answer, at most `timeout_s`, the syncer decides nothing else about the node, not even to withdraw a
-    receipt.
+    Until the answer, at most `timeout_s`, the syncer decides nothing else about the node, not even to withdraw the note
+    that it is drained and idle.
     """
 
     def __init__(self, slurm: Slurm, *, scheduler_user: str, timeout_s: float) -> None:
@@ -30,8 +31,8 @@ class ServiceCheck:
         self._asking = asyncio.Semaphore(_NODES_AT_ONCE)
 
     async def ask(self, question: ServiceQuestion) -> bool:
-        """Ask Slurm two things about these jobs. Does each one stand only for pods, without a process of Slurm on the
-        node? Do they together hold all that Slurm has given away there?
+        """Ask Slurm about these jobs. Return True if each of them stands only for pods, without a process of Slurm on
+        the node, and if they together hold all that Slurm has allocated there.
 
         Raises:
             SlurmError: Slurm did not answer; ask again later.
@@ -45,7 +46,9 @@ class ServiceCheck:
         return are_services_alone(question, found, scheduler=self._user)
 
     async def _services(self, question: ServiceQuestion) -> list[SlurmJob]:
-        """Read the jobs in the question, up to the first that is no service; return those that were read."""
+        """Read the jobs in the question one by one, and return those before the first that is no service or is gone. A
+        service is a job that stands only for pods.
+        """
         found: list[SlurmJob] = []
         for job_id in question.jobs:
             try:

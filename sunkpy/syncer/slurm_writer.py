@@ -2,10 +2,9 @@
 
 When a rack is cordoned, dozens of nodes are drained with one reason. For each request slurmctld takes its locks, saves
 its state and checks all its reservations. So equal changes are sent together: while one list is being written, the next
-one grows, up to `MOST_NAMES`; a single write goes at once. Each node of a list is read and judged again
+one grows, up to `MOST_NAMES`; a single write goes at once. Each node of a list is read and checked again
 (`core.mirror.recheck`). Lists are short, so the write follows soon: after about 50 ms for a full list, 3 ms for a
-single node. If one of these reads takes too long, the others are old by then: each node is read again and written
-alone.
+single node. If these reads take too long, the first are old by then: each node is read again and written alone.
 
 Slurm carries out a list node by node, and stops at an unknown node. So after a refusal each node is written alone.
 """
@@ -72,15 +71,17 @@ Results = dict[str, WriteOutcome | Exception]
 
 
 class _List(msgspec.Struct):
-    """Writes with one equal change. The call that began the list sends it; all others wait for `results`."""
+    """Writes of one equal change to several nodes. The call that began the list sends it; the other calls wait for
+    `results`.
+    """
 
     writes: list[_Write]
     results: asyncio.Future[Results]
 
 
 class SlurmWriter:
-    """Writes one list at a time. Changes that nodes cannot share, such as comments, are written beside it, and delay no
-    drain.
+    """Writes changes to Slurm nodes. Equal changes are sent as one list, and one list at a time. Changes that nodes
+    cannot share, such as comments, are sent at the same time, and delay no drain.
     """
 
     def __init__(self, slurm: Slurm, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -93,7 +94,8 @@ class SlurmWriter:
         self._log = structlog.get_logger("syncer")
 
     async def write(self, action: SlurmAction, consent: Consent) -> WriteOutcome:
-        """Write the action, together with equal changes of other nodes.
+        """Carry out the action, in one request with equal changes of other nodes. `consent` is called right before; if
+        it returns False, nothing is written.
 
         Raises:
             SlurmError, KubeError: the write failed, or its outcome is unknown.
@@ -114,7 +116,9 @@ class SlurmWriter:
         return result
 
     async def _begin(self, write: _Write, change: NodeChange) -> Results:
-        """Begin a list with this write, and send it when the list before has been written."""
+        """Begin a list with this write, which others may join. Send it when the list before has been written; return
+        the outcomes.
+        """
         mine = _List(writes=[write], results=asyncio.get_running_loop().create_future())
         self._growing[change] = mine
         try:
@@ -132,7 +136,9 @@ class SlurmWriter:
         return results
 
     def _close(self, change: NodeChange, done: _List) -> None:
-        """Let no more writes join the list. If it was full, the next list may have been begun already."""
+        """Let no more writes join this list. If it was full, the next list may have been begun already; that one is
+        left alone.
+        """
         if self._growing.get(change) is done:
             del self._growing[change]
 
@@ -158,7 +164,9 @@ class SlurmWriter:
     async def _one_of_a_list(
         self, step: Callable[[_Write], Awaitable[WriteOutcome]], write: _Write
     ) -> tuple[str, WriteOutcome | Exception]:
-        """Do a step for one write of a list. Its error is returned, so that the other writes go on."""
+        """Do a step for one write of a list; return the node's name and the outcome. An error is returned, too, so that
+        the other writes go on.
+        """
         async with self._listed:
             try:
                 return write.name, await step(write)
@@ -166,7 +174,9 @@ class SlurmWriter:
                 return write.name, error
 
     async def _recheck(self, write: _Write) -> WriteOutcome:
-        """Return WRITTEN if the write may be done now, else its outcome. The Slurm node is read last."""
+        """Check right before a write whether it may be done. Return WRITTEN if it may, else why not: REFUSED or
+        CHANGED. The Slurm node is read last.
+        """
         if not await write.consent():
             return WriteOutcome.REFUSED
         if still_holds(write.action, await self._slurm.node(write.name)):
@@ -203,7 +213,9 @@ class SlurmWriter:
 
 
 def _shared_change(action: SlurmAction) -> NodeChange | None:
-    """Return the change of an action, if several nodes may share it in a list; else None."""
+    """Return the change that the action makes, if one request may make it on several nodes; None if it is for one node
+    only.
+    """
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):
             return drain(reason)

@@ -1,4 +1,6 @@
-"""One term of the syncer's leadership: makes the parts, checks that this is the right Slurm cluster, and mirrors."""
+"""One term of the syncer's leadership: makes the parts, checks that this is the right Slurm cluster, and keeps its
+nodes and the slurmd pods in line.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ from sunkpy.syncer.topology import Topology
 
 
 class Term:
-    """A term of leadership. Only the clients, and the cache of nodes that metrics read, outlive it.
+    """One term of leadership of the syncer. Only the clients, and the cache of Slurm nodes that metrics read, outlive
+    it.
 
     `clock`: the clock of `nodes`, monotonic, in seconds.
     """
@@ -141,7 +144,7 @@ class Term:
         self._topology.on_change(self._loop.places_changed)
 
     async def run(self) -> None:
-        """Mirror until cancelled.
+        """Check that this is the right Slurm cluster. Then keep its nodes and the slurmd pods in line until cancelled.
 
         Raises:
             WrongCluster: slurmrestd belongs to another Slurm cluster than the settings name.

@@ -42,7 +42,9 @@ _SINGLE_FROM: Final = "v0.0.43"
 
 
 class Topology:
-    """Keeps the topology file, and answers which place each Slurm node should have. `clock`: monotonic, in seconds."""
+    """Keeps slurmctld's topology file, and answers at which place in the network each Slurm node should be. `clock`:
+    monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -79,12 +81,12 @@ class Topology:
         self._layouts = self._read_file() if settings.file else ()
 
     def on_change(self, changed: Changed) -> None:
-        """Call this function with the Slurm nodes whose wanted place may have changed."""
+        """From now on, call this function with the Slurm nodes whose wanted place may have changed."""
         self._changed = changed
 
     def _read_file(self) -> tuple[files.FileTopology, ...]:
-        """Read the topology file that a person has written. If only Slurm understands it, it is not reloaded when nodes
-        have registered.
+        """Read the topology file that a person has written. Return an empty tuple if sunkpy cannot read it: then
+        slurmctld does not load the file again when nodes have registered.
         """
         try:
             return files.read(self._settings.file_name, self._settings.file)
@@ -95,8 +97,8 @@ class Topology:
     # ------------------------------------------------------------------------------------------------- single nodes
 
     def wish(self, name: str, node: SlurmNode | None) -> tuple[str | None, str | None]:
-        """Return the wanted place of a node twice: as Slurm's topology string, and as a text for people. None: leave it
-        as it is (`core.mirror.view.View`).
+        """Return the place in the network that a node should have, twice: as Slurm's topology string, and as a text for
+        people. None: leave it as it is (`core.mirror.view.View`).
         """
         record = node.topology if node is not None else ""
         if not self._settings.source:
@@ -113,7 +115,9 @@ class Topology:
 
     @property
     def of_a_new_node(self) -> str | None:
-        """The topology string for a new node whose place is unknown; None until Slurm's release is known."""
+        """The topology string for a new node whose place is unknown, empty if Slurm takes none; None until Slurm's
+        release is known.
+        """
         if not self._settings.source:
             return ""
         if self._takes_single is None:
@@ -121,7 +125,9 @@ class Topology:
         return topology_str_of(Place(), self._plugins) if self._takes_single else ""
 
     def refused(self, name: str, topology: str) -> None:
-        """Note that Slurm refuses this place of a node, because its topology file lacks it. It is tried again later."""
+        """Note that Slurm refuses this place of a node, because its topology file lacks the place. It is tried again
+        later.
+        """
         others, at_s = self._refused.get(name, (frozenset(), self._clock()))
         self._refused[name] = (others | {topology}, at_s)
 
@@ -130,7 +136,9 @@ class Topology:
         return () if self._settings.source == "slinky" else self._settings.plugins
 
     def _not_refused(self, name: str, wanted: str) -> str:
-        """Return the wanted place; without its block if Slurm has just refused the whole, empty if also the rest."""
+        """Return the wanted place of a node. If Slurm has refused it lately, return it without its block; if Slurm has
+        refused that, too, an empty text.
+        """
         refused, _ = self._refused.get(name, (frozenset(), 0.0))
         tree = units_of(wanted).get(TREE, "")
         tried = (wanted, f"{TREE}:{tree}") if tree else (wanted,)
@@ -139,7 +147,7 @@ class Topology:
     # ----------------------------------------------------------------------------------------------------- the file
 
     async def run(self) -> None:
-        """Keep the topology file until cancelled."""
+        """Keep the topology file up to date until cancelled."""
         while True:
             try:
                 await self._look()
@@ -177,7 +185,7 @@ class Topology:
             self._changed(observation.nodes)
 
     def _file_for(self, nodes: dict[str, SlurmNode]) -> tuple[str, str]:
-        """Return the same as `_file`, cached until something changes: with 10,000 nodes it takes a while."""
+        """Return what `_file` returns, from a cache as long as nothing changes: for 10,000 nodes it takes a while."""
         of = self._places.changes, self._takes_single, self._written_at
         if self._made is None or self._made[0] is not nodes or self._made[1] != of:
             self._made = nodes, of, self._file(nodes)
@@ -201,7 +209,9 @@ class Topology:
         return files.CONF, files.write_conf(places, records=records) if places else ""
 
     def _yaml(self, nodes: dict[str, SlurmNode], blocks: set[str]) -> str:
-        """Return the file of 26.05. If nodes have to be in it for a fast start, a changed file has all nodes."""
+        """Return the topology file of Slurm 26.05. If it has to name nodes so that slurmctld starts fast, each new
+        version of the file names all nodes.
+        """
         sizes = self._settings.block_sizes
         records = restart.paths_of({name: node.topology for name, node in nodes.items()})
         enough_s = self._pace.start_s
@@ -212,14 +222,14 @@ class Topology:
         return files.write_yaml(self._plugins, blocks, sizes, paths=records)
 
     def _with_last(self, name: str, place: Place | None) -> Place:
-        """Return this place, or, if it has no switches, the node's place in the last file."""
+        """Return the place itself if it has switches; else the node's place in the file that was written last."""
         if place is not None and place.switches:
             return place
         _, *last = files.path_in(self._kept, name) or ("",)
         return Place(switches=tuple(last), problem=place.problem if place is not None else "")
 
     async def _recall(self) -> None:
-        """Read the file that was last written, perhaps by an earlier leader."""
+        """Read the topology file that was last written, perhaps by an earlier leader, from its ConfigMap."""
         found = await self._kube.get(self._path, ConfigMap)
         at = found.metadata.annotations.get(names.ANNOTATION_TOPOLOGY_AT, "")
         self._keep(found.data, parse_rfc3339(at) if at else None)
@@ -235,7 +245,7 @@ class Topology:
         self._log.info("topology file written, slurmctld's pod loads it", file=name, hash=digest, why=why)
 
     def _why(self, name: str, text: str) -> str:
-        """Return in words for people how the file differs from the one before."""
+        """Return in words for people how the new file differs from the one that was written before."""
         if self._layouts:
             return "nodes have registered"
         if name == files.YAML:

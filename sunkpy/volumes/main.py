@@ -1,4 +1,4 @@
-"""Entry of `sunkpy volumes`. One runs in each pod whose volumes it watches, without a Lease."""
+"""Entry of `sunkpy volumes`, which runs in each pod whose volumes it watches, without a Lease."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sunkpy.volumes.settings import VolumesSettings
 
 
 def main(text: str) -> None:
-    """Serve metrics about volumes until a signal comes.
+    """Serve metrics about volumes until a signal comes. `text`: the settings, as YAML or JSON.
 
     Raises:
         BadSettings: the settings cannot be used.

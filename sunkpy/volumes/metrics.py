@@ -1,7 +1,7 @@
 """Metrics about how full volumes are, read at each scrape.
 
-If a folder cannot be read, the whole scrape fails, so that Prometheus notices it. A file that does not exist yet has no
-series.
+If a folder cannot be read, the whole scrape fails, so that Prometheus notices it. A file, or the folder of the
+database, that does not exist yet has no series.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _BLOCK: Final = 512
 
 
 class VolumesCollector(Collector):
-    """Makes the metrics of the volumes, the state of slurmctld, the database and backups. `began`: start of this
-    process in seconds since 1970. The age of a missing backup is counted from it.
+    """Makes the metrics of volumes, of slurmctld's saved jobs, of the database and of backups. `began`: the start of
+    this process in seconds since 1970, from which the age of a missing backup counts.
     """
 
     def __init__(self, settings: VolumesSettings, *, began: float) -> None:
@@ -38,7 +38,7 @@ class VolumesCollector(Collector):
         """Yield all metrics. prometheus_client calls this at each scrape.
 
         Raises:
-            OSError: a folder does not exist, or this process may not read it.
+            OSError: the folder of a volume or of backups does not exist, or this process may not read a folder.
         """
         yield from _of_volumes(self._settings.volumes)
         if self._settings.job_state:

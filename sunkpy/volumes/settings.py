@@ -10,7 +10,7 @@ from sunkpy.runtime.settings import ProcessSettings, Settings
 class BackupSettings(Settings, frozen=True, kw_only=True):
     """Backups in `folder`, with the name `<name>-<time>.<type>` that copy-backup gives. `of` says what is saved.
 
-    `late_after_seconds`: how old the newest backup may be, and its copy in a bucket.
+    `late_after_seconds`: at which age the newest backup is late, and so is its copy in a bucket.
     """
 
     of: Literal["queue", "database"]

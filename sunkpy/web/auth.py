@@ -1,4 +1,4 @@
-"""Who looks at the page, and what they may see: the browser proves it by a cookie or a bearer token.
+"""Decides who may look at the page, and what they see. The browser proves who they are by a cookie or a bearer token.
 
 * In the cluster, the token may be one of Kubernetes: people who may `get nodesets` in the namespace see the pool, and
   they see the pods of each namespace where they may `get pods`. It may also be one of Slurm (`scontrol token`): its
@@ -44,7 +44,9 @@ _LONGEST: Final = 16 * 1024
 
 
 class PageDenied(Exception):
-    """The token does not prove who asks, or this person may not see the page; the text says why. `status`: of HTTP."""
+    """The token does not prove who asks, or this person may not see the page; the text says why. `status`: for the HTTP
+    answer.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -63,7 +65,7 @@ class Doorkeeper(Protocol):
         """
 
     async def enter(self, token: str) -> str:
-        """Return what the browser of a person with this token is to keep as its cookie: the token, or a session.
+        """Return what a browser with this token is to keep as its cookie: the token, or a session.
 
         Raises:
             PageDenied: as in `sight`; or this link of my-page was opened before, or no session can be signed yet.
@@ -72,25 +74,36 @@ class Doorkeeper(Protocol):
 
 
 class LocalDoor:
-    """The doorkeeper on a person's own machine: who has the key of the printed link sees all that the command reads."""
+    """Decides who may look at the page on a person's own machine: whoever has the key in the printed link sees all that
+    the command reads.
+    """
 
     def __init__(self, key: str) -> None:
         self._key = key
 
     async def sight(self, token: str) -> Sight:
-        """See `Doorkeeper`."""
+        """Return the right to see everything if the token is the key.
+
+        Raises:
+            PageDenied: the token is not the key.
+        """
         if not token.isascii() or not hmac.compare_digest(token, self._key):
             raise PageDenied(401, "this needs a key: open the link that the command has printed")
         return EVERYTHING
 
     async def enter(self, token: str) -> str:
-        """See `Doorkeeper`."""
+        """Return the token, to be kept as the browser's cookie.
+
+        Raises:
+            PageDenied: the token is not the key.
+        """
         await self.sight(token)
         return token
 
 
 class ClusterDoor:
-    """The doorkeeper in the cluster: asks the apiserver about a token, or slurmrestd at `slurm_url` if it is Slurm's.
+    """Decides who may look at the page in the cluster. It asks the apiserver about tokens of Kubernetes, and slurmrestd
+    at `slurm_url` about tokens of Slurm.
 
     `namespaces`: returns the namespaces whose pods the page shows.
     """
@@ -118,7 +131,9 @@ class ClusterDoor:
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def sight(self, token: str) -> Sight:
-        """See `Doorkeeper`."""
+        """Return what the bearer of this session, or token of Slurm or Kubernetes, may see. Raises what
+        `Doorkeeper.sight` raises.
+        """
         if not token or len(token) > _LONGEST or not token.isascii():
             raise PageDenied(401, "give a token: from kubectl create token NAME, or from your kubeconfig")
         digest = hashlib.sha256(token.encode()).digest()
@@ -130,7 +145,10 @@ class ClusterDoor:
             raise
 
     async def enter(self, token: str) -> str:
-        """See `Doorkeeper`. A link of my-page opens once, so that nobody can use one that they find in a chat later."""
+        """Return what the browser keeps as its cookie: a session for a token of Slurm, else the token. A link of
+        my-page opens once, so that nobody can use one that they find in a chat later. Raises what `Doorkeeper.enter`
+        raises.
+        """
         sight = await self.sight(token)
         if not user_of(token):
             return token
@@ -178,7 +196,9 @@ class ClusterDoor:
         return review.user
 
     async def _answer(self, known: MutableMapping[K, V], digest: bytes, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """Return the known answer at once; otherwise wait for a turn, ask, and keep the answer."""
+        """Return the answer under this key if it is known. If not, call `ask`, but only a few at a time, and keep its
+        answer.
+        """
         if (answer := known.get(key)) is not None:
             return answer
         async with self._turn:

@@ -56,7 +56,7 @@ class Channel:
 
     @property
     def number(self) -> int:
-        """The number of the update that `page` includes."""
+        """The number of the last update, which `page` includes."""
         return self._number
 
     def page(self) -> bytes:
@@ -67,7 +67,9 @@ class Channel:
         return self._page
 
     def update(self, tables: Tables, number: int, at: float) -> None:
-        """Send the changes of the tables to all viewers of this channel."""
+        """Send the changes of the tables to all viewers of this channel. A viewer that is too far behind reads the
+        whole page again.
+        """
         new = filter_tables(tables, self.sight)
         text = msgspec.json.encode(Update(number=number, at=at, tables=diff_tables(self._tables, new))).decode()
         self._tables, self._number, self._at, self._page = new, number, at, b""
@@ -128,7 +130,7 @@ class Feed:
         self._publish()
 
     async def channel(self, sight: Sight) -> Channel:
-        """Return the channel of viewers with these rights, after the first read of the pool."""
+        """Return the channel for viewers with these rights, once the pool was read."""
         self._wanted_at_s = self._clock()
         self._wanted.set()
         await self._read.wait()
@@ -138,7 +140,7 @@ class Feed:
 
     @property
     def number(self) -> int:
-        """The number of the last update."""
+        """The number of the last update of the tables."""
         return self._number
 
     @property
@@ -155,7 +157,7 @@ class Feed:
             channel.update(self.tables, self._number, self._at)
 
     def _fail(self, why: str) -> None:
-        """Keep the tables, and tell viewers in the page's head that they are old."""
+        """Keep the tables after a read that failed, and tell viewers in the page's head that the tables are old."""
         head, said = self.tables[HEAD].get("", HeadRow(headline="")), f"Kubernetes: {why}; the page shows old data"
         assert isinstance(head, HeadRow)
         if said not in head.unread:

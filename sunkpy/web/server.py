@@ -54,7 +54,7 @@ _VIEWERS: Final = 1000
 
 
 class PageServer:
-    """The HTTP server of the page, for one feed.
+    """The HTTP server of the page, for one feed (the tables of the page).
 
     `hosts`: the host names under which browsers may call it; empty allows any. `dashboards`: the beginning of the
     addresses of sunkpy's dashboards in Grafana.
@@ -89,7 +89,9 @@ class PageServer:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuse other host names, which another site may point at this machine; return errors as JSON."""
+        """Refuse a request for another host name than those in `hosts`: another site may point its own name at this
+        machine. Return errors as JSON.
+        """
         if self._hosts and request.host not in self._hosts:
             return _json({"why": f"this server does not answer under the name {request.host}"}, status=421)
         try:
@@ -106,7 +108,9 @@ class PageServer:
         return web.Response(body=_STATIC[name], content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
 
     async def _enter(self, request: web.Request) -> web.Response:
-        """Set the cookie for a token in the body, which must be JSON: a form of another site cannot send that."""
+        """Set the cookie for a token in the request's body. The body must be JSON, which a form of another site cannot
+        send.
+        """
         if request.content_type != "application/json":
             raise PageDenied(415, "send JSON")
         try:

@@ -65,7 +65,7 @@ class Sessions:
         return str(proved["sub"])
 
     def _key(self) -> str:
-        """Read the key. It is read each time, because it changes with the cluster's `jwt.key`."""
+        """Return the key that signs sessions. It is read each time, because it changes with the cluster's `jwt.key`."""
         try:
             return self._key_file.read_text().strip()
         except OSError as error:

@@ -26,10 +26,12 @@ class PageSource(Protocol):
         """Read the pool and sunkpy's Events. The result names what could not be read."""
 
     async def explain_pod(self, namespace: str, name: str) -> Story:
-        """Explain a pod."""
+        """Return why a pod is in its state, and what a person can do about it."""
 
     async def explain_gang(self, namespace: str, name: str) -> Story:
-        """Explain the gangs with this name, or with an owner of this name."""
+        """Return why gangs are in their state: those with this name, or with an owner of this name."""
 
     async def explain_node(self, name: str, *, with_devices: bool) -> Story:
-        """Explain a node, with its history. `with_devices`: also who has its devices, which names pods of everybody."""
+        """Return a node's history. `with_devices`: also who has its devices, which shows the names of pods of all
+        people.
+        """

@@ -1,4 +1,4 @@
-"""The page's detail views of nodes, pods and jobs. Each is read once for all viewers within a few seconds."""
+"""The page's detail views of nodes, pods and jobs. Each view is read at most once in a few seconds, for all viewers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ class Stories:
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def of_pod(self, namespace: str, name: str) -> Story:
-        """Return the explanation of a pod, as `PageSource.explain_pod` reads it."""
+        """Return why a pod is in its state, from `PageSource.explain_pod`, or the same answer of the last seconds."""
         return await self._once(("pod", namespace, name), lambda: self._feed.source.explain_pod(namespace, name))
 
     async def of_node(self, name: str, sight: Sight) -> Story:
-        """Return the holds on a node, its history, and its devices if the viewer may see the pods of all namespaces."""
+        """Return what holds a node back (drains, cordons), its history, and its devices if the viewer may see the pods
+        of all namespaces.
+        """
         all_pods = sight.namespaces is None
         read = self._feed.source.explain_node
         story = await self._once(("node", name, str(all_pods)), lambda: read(name, with_devices=all_pods))

@@ -76,7 +76,7 @@ class Load:
 
     def start(self) -> None:
         """Start the long job and the long pod, and begin to submit."""
-        workloads.forget_stamps()
+        workloads.forget_stamps(self._stack)
         self._stack.login(f"rm -rf {_APP} go; mkdir {_APP}")
         self._sbatch(f"{_APP}-long", until="[ -e ~/go ]")
         self._create(f"{_APP}-long", "until [ -e /stamps/go ]; do sleep 1; done")
@@ -87,7 +87,7 @@ class Load:
         self._repeated.stop()
         self._pool.shutdown()
         self._stack.login("touch go")
-        workloads.STAMPS.joinpath("go").touch()
+        workloads.stamps_of(self._stack).joinpath("go").touch()
 
     def answered(self, *, since_s: float) -> float:
         """Return when the first submit since then was answered with a job id."""
@@ -119,8 +119,8 @@ class Load:
 
     def _create(self, name: str, script: str) -> None:
         image, scheduler = self._stack.images["sunkpy"], self._stack.scheduler_name
-        command, labels = ["sh", "-c", script], {"app": _APP}
-        body = workloads.pod(name, image=image, scheduler=scheduler, command=command, labels=labels)
+        command, labels, stamps = ["sh", "-c", script], {"app": _APP}, workloads.stamps_of(self._stack)
+        body = workloads.pod(name, image=image, scheduler=scheduler, command=command, labels=labels, stamps=stamps)
         self._stack.kubectl.apply(body)
 
 

@@ -66,7 +66,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 async def _measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
-    workloads.forget_stamps()
+    workloads.forget_stamps(stack)
     wait_for_agreement(stack, timeout_s=60, after="nothing: the bench needs an idle cluster")
     async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:
         return [

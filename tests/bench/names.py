@@ -27,7 +27,7 @@ from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.spent import Spent, read
 from tests.integration.apiserver import Apiserver, alone
-from tests.integration.slurm.daemons import free_ports
+from tests.ports import free_ports
 
 _NAMESPACE, _SERVICE = "slurm", "slurm-compute"
 _SEARCHED: Final = (f"{_NAMESPACE}.svc.{CLUSTER_DOMAIN}", f"svc.{CLUSTER_DOMAIN}", CLUSTER_DOMAIN)
@@ -143,7 +143,7 @@ class _Dns:
             raise NotYet(str(error)) from error
 
     def spend(self, questions: Sequence[tuple[str, int]], *, answers: int) -> float:
-        """Ask the questions. Return the processor seconds for each; each must have so many answers."""
+        """Ask the questions. Return the processor seconds for each question, which must have `answers` answers."""
         before = self.spent().cpu_s
         for name, kind in questions:
             if (found := self.ask(name, kind)) != answers:

@@ -22,8 +22,8 @@ from tests.bench.burst.ground import CLUSTER
 from tests.bench.holds import Hold
 from tests.bench.spent import Spent, spent
 from tests.integration.apiserver import spawn
-from tests.integration.slurm.daemons import free_ports
 from tests.polling import until
+from tests.ports import free_ports
 
 _PATIENCE_S = 600.0
 

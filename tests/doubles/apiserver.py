@@ -80,7 +80,7 @@ class Apiserver:
         self.refuse_patch: dict[str, int] = {}
         """The HTTP status with which a patch is refused, by what `patched` would show."""
         self.drops: set[str] = set()
-        """Fields of a status behind a gate that is off: they are not kept, and nobody is told."""
+        """Fields of a status whose feature gate is off: they are dropped without an error."""
         self.unserved: set[str] = set()
         """Collections of which it knows nothing yet."""
         self.undivided: set[str] = set()
@@ -89,7 +89,7 @@ class Apiserver:
         self.undiscovered: set[str] = set()
         """Kinds that discovery leaves out although they are served."""
         self.logs: dict[str, str] = {}
-        """By the name of the pod."""
+        """Logs, by the name of the pod."""
         self.proxied: dict[str, str] = {}
         """What pods answer to a GET by way of the apiserver, by name and port: `web-0:8080`."""
         self.asker = "ann@example.com"
@@ -105,7 +105,7 @@ class Apiserver:
         self.patched: list[str] = []
         """Names of what was patched; their status counts by itself: `web/status`."""
         self.is_starting = False
-        """Of what is `define`d nothing is known yet."""
+        """Kinds that are `define`d are not known yet."""
         self.asked: Counter[str] = Counter()
         """How often each path was asked for."""
         self.lags = False
@@ -113,7 +113,7 @@ class Apiserver:
         self.is_behind = False
         """No cache has come to a resourceVersion that is asked for, as nothing of the kind has changed since."""
         self.loses_bindings = False
-        """Whoever binds is told of nothing but trouble, and nothing is bound."""
+        """Each binding is answered by an error, and nothing is bound."""
         self.before_delete: Callable[[], None] = lambda: None
         self.before_list: Callable[[str], Awaitable[object]] = _at_once
         """Called with the field selector of each list."""
@@ -154,7 +154,7 @@ class Apiserver:
         self._store((collection, namespace, name), None)
 
     def find(self, collection: str, name: str) -> Body | None:
-        """By name, in whatever namespace."""
+        """Return the object of this name, whatever its namespace."""
         return next((o for (c, _, n), o in self.objects.items() if (c, n) == (collection, name)), None)
 
     def names(self, collection: str) -> list[str]:

@@ -33,7 +33,7 @@ class Kubelet:
 
 @asynccontextmanager
 async def serving_kubelet(kubelet: Kubelet, folder: Path) -> AsyncIterator[int]:
-    """Its port; its certificate is its own."""
+    """Serve the kubelet with a certificate of its own, and yield its port."""
     files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
     kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=k"]
     await asyncio.to_thread(subprocess.run, ["openssl", "req", *kind, *files], check=True, capture_output=True)

@@ -32,7 +32,7 @@ class Changes:
         self._next = asyncio.Event()
 
     async def wait(self) -> None:
-        """Until the next change."""
+        """Wait until the next change."""
         await self._next.wait()
 
     async def until(self, condition: Callable[[], T], *, within_s: float = 30.0) -> T:

@@ -50,7 +50,7 @@ class Slurmrestd:
         self.before_states: Callable[[], None] = lambda: None
         """Called when the states of jobs are asked for."""
         self.tasks: dict[int, list[int]] = {}
-        """By array those that have started, which are jobs too."""
+        """Id of an array -> its tasks that have started, which are jobs too."""
         self.requests: list[str] = []
         """Each with its method, such as `GET job/7`; of those that were refused while it is down `refused job/7`."""
         self.looks: list[str] = []
@@ -79,7 +79,7 @@ class Slurmrestd:
         """slurmctld has the chart's job_submit.lua."""
         self.unknown_users: set[str] = set()
         self.ended_by: list[tuple[int, str]] = []
-        """Which jobs were told to end, and as whom."""
+        """Jobs that were signalled to end, each with the user who did it."""
         self.jwt_key = b""
         """Where there is one, a token that is not signed with it is refused."""
         self.takes_jobs = asyncio.Event()
@@ -90,7 +90,7 @@ class Slurmrestd:
         """Where there is one, whoever changes a job waits for it."""
         self.waiting_updates = 0
         self.unreadable: set[int] = set()
-        """Jobs whose details are not told: whoever asks for one of them, or for all, waits until they are."""
+        """Jobs whose details are held back: a request for one of them, or for all, waits until they are readable."""
         self.reading = self.most_reading = 0
         self._version = 100
         self._ids = itertools.count(100)
@@ -115,7 +115,7 @@ class Slurmrestd:
         self.changes.note()
 
     def set_clock_back(self) -> None:
-        """slurmctld's clock is set back: what changes from now on is older to it than what it told before."""
+        """slurmctld's clock is set back: for slurmctld, later changes are older than its earlier answers."""
         self._version -= 50
 
     def lose_state(self) -> None:
@@ -202,7 +202,7 @@ class Slurmrestd:
         return self._answer()
 
     async def _update_nodes(self, request: web.Request) -> web.Response:
-        """As slurmctld does it: one by one, until it does not know one; what cannot be changed is told at the end."""
+        """As slurmctld does it: one by one, until it does not know one. It reports refused changes at the end."""
         change, error = await request.json(), 0
         self.before_list()
         self.writes.append(f"POST {','.join(change['name'])} {change.get('state')} {change.get('reason')}")

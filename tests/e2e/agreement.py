@@ -19,7 +19,7 @@ def disagreements(stack: Stack) -> list[str]:
 
 
 def node_disagreements(stack: Stack) -> list[str]:
-    """Those about NodeSets, nodes and our own processes alone: they hold while jobs come and go."""
+    """Disagreements about NodeSets, nodes and our own processes, which must not exist even while jobs come and go."""
     return [*_nodesets(stack), *_nodes(stack), *_processes(stack)]
 
 

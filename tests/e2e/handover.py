@@ -75,7 +75,7 @@ async def run_round(stack: Stack, kube: Kube, *, number: int, manner: Manner) ->
             await timeline.gone(name, timeout_s=90)
         starts = await asyncio.gather(*(asyncio.to_thread(job_start, stack, job) for job in jobs))
         return [
-            _handover(timeline, manner, node=node, pod=pods[node], job=job, start_s=start_s)
+            _handover(stack, timeline, manner, node=node, pod=pods[node], job=job, start_s=start_s)
             for job, (start_s, node) in zip(jobs, starts, strict=True)
         ]
 
@@ -94,8 +94,7 @@ async def _occupy(stack: Stack, kube: Kube, timeline: Timeline[Pod], *, number: 
             paths.pods(workloads.NAMESPACE),
             workloads.living_pod(
                 name,
-                image=stack.images["sunkpy"],
-                scheduler=stack.scheduler_name,
+                stack=stack,
                 cpu=cpu,
                 tidy_s=manner.tidy_s,
                 grace_s=manner.grace_s,
@@ -127,7 +126,9 @@ def job_start(stack: Stack, job: int, *, timeout_s: float = 90) -> tuple[float, 
     return float(start), node
 
 
-def _handover(timeline: Timeline[Pod], manner: Manner, *, node: str, pod: str, job: int, start_s: float) -> Handover:
+def _handover(
+    stack: Stack, timeline: Timeline[Pod], manner: Manner, *, node: str, pod: str, job: int, start_s: float
+) -> Handover:
     told = next(s.at_s for s in timeline.sightings if s.name == pod and (s.new is None or s.new.is_deleting))
     gone = next(s.at_s for s in timeline.sightings if s.name == pod and s.new is None)
     return Handover(
@@ -136,7 +137,7 @@ def _handover(timeline: Timeline[Pod], manner: Manner, *, node: str, pod: str, j
         manner=manner.name,
         job=job,
         told_s=told,
-        last_alive_s=workloads.last_stamp_s(pod),
+        last_alive_s=workloads.last_stamp_s(stack, pod),
         gone_s=gone,
         job_start_s=start_s,
     )

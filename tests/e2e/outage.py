@@ -44,7 +44,7 @@ def replicas(stack: Stack, part: str) -> int:
 
 
 def scale(stack: Stack, part: str, count: int) -> None:
-    """Want so many of a Deployment of the release."""
+    """Scale a Deployment of the release to `count` replicas."""
     stack.kubectl("scale", _deployment(stack, part), "-n", stack.namespace, f"--replicas={count}")
 
 

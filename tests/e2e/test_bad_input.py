@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.e2e import workloads
 from tests.e2e.agreement import live_jobs_by_pod_uid, wait_for_agreement
 from tests.e2e.outage import slurmrestd_down
 from tests.e2e.slurm_access import jwt_key, rest_url
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.e2e
 
@@ -157,7 +157,7 @@ cluster: {stack.cluster}
 namespace: {workloads.NAMESPACE}
 slurm: {{url: "{rest_url(stack)}", user: slurm, tokenFile: "{token}"}}
 leaderElection: {{enabled: false}}
-http: {{port: {_free_port()}}}
+http: {{port: {free_ports(1)[0]}}}
 """
     )
     command = [str(ROOT / ".venv/bin/sunkpy"), "syncer", "--config", str(config)]
@@ -166,9 +166,3 @@ http: {{port: {_free_port()}}}
             yield log
         finally:
             process.terminate()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -27,12 +27,11 @@ def test_a_drain_is_lifted_by_a_syncer_that_did_not_see_the_uncordon(stack: Stac
 
 
 def test_a_node_whose_slurmd_is_deleted_by_hand_is_not_used_before_the_pod_there_is_gone(stack: Stack) -> None:
-    workloads.forget_stamps()
+    workloads.forget_stamps(stack)
     name = "orphan"
     body = workloads.living_pod(
         name,
-        image=stack.images["sunkpy"],
-        scheduler=stack.scheduler_name,
+        stack=stack,
         cpu=handover.whole_node_cpu(stack),
         tidy_s=workloads.IGNORES_SIGTERM,
         grace_s=6,
@@ -46,7 +45,7 @@ def test_a_node_whose_slurmd_is_deleted_by_hand_is_not_used_before_the_pod_there
         "-p", "high", "-w", slurm_node, "--exclusive", "-o", "handover-%j.out", script=handover.JOB_SCRIPT
     )
     started_s, _ = handover.job_start(stack, job)
-    assert started_s > workloads.last_stamp_s(name)
+    assert started_s > workloads.last_stamp_s(stack, name)
     wait_for_agreement(stack, timeout_s=60, after="a slurmd pod was deleted by hand")
 
 

@@ -35,9 +35,9 @@ SOON_S: Final = 15.0
 """What is a matter of seconds, on a machine that has much to do."""
 PATIENCE_S: Final = 90.0
 AWAY_S: Final = 40.0
-"""For so long a kubelet is away: longer than it would have taken to end a pod."""
+"""How long a kubelet is away: longer than it needs to end a pod."""
 LASTS_S: Final = 60.0
-"""For so long a node must offer something else before its slurmd pod is drained."""
+"""How long a node must offer something else before its slurmd pod is drained."""
 Edit = Callable[["Claims", str, str], None]
 
 

@@ -29,7 +29,7 @@ JOB_UNTIL_TOLD = "until [ -e finish-faults ]; do sleep 0.2; done; echo finished"
 
 
 async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack, request: pytest.FixtureRequest) -> None:
-    workloads.forget_stamps()
+    workloads.forget_stamps(stack)
     stack.login("rm -f finish-faults")
     job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "faults.out", script=JOB_UNTIL_TOLD)
     request.addfinalizer(lambda: stack.cancel_jobs([job]))
@@ -100,12 +100,13 @@ async def test_a_scale_down_that_slurm_could_not_see_is_done_when_it_can(stack: 
 
 def _start_pod(stack: Stack, name: str) -> Pod:
     image, scheduler = stack.images["sunkpy"], stack.scheduler_name
-    stack.kubectl.apply(workloads.pod(name, image=image, scheduler=scheduler, command=UNTIL_TOLD))
+    stamps = workloads.stamps_of(stack)
+    stack.kubectl.apply(workloads.pod(name, image=image, scheduler=scheduler, command=UNTIL_TOLD, stamps=stamps))
     return workloads.wait_for_running(stack, name)
 
 
 def _finish(stack: Stack, job: int, pod: str) -> str:
-    (workloads.STAMPS / "finish").touch()
+    (workloads.stamps_of(stack) / "finish").touch()
     stack.login("touch finish-faults")
     stack.kubectl(
         "wait", f"pod/{pod}", "-n", workloads.NAMESPACE, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s"
@@ -178,7 +179,7 @@ def test_a_job_whose_slurmd_container_dies_right_after_it_began_is_requeued(
 
 
 def _start_a_job(stack: Stack, request: pytest.FixtureRequest, script: str) -> tuple[int, Pod]:
-    """Its number, and the slurmd pod on which it runs."""
+    """Start a job; return its id and the slurmd pod where it runs."""
     job = stack.sbatch("-n1", "-c1", "--mem=16", "-o", "/dev/null", script=script)
     request.addfinalizer(lambda: stack.cancel_jobs([job]))
     node = stack.wait_for_job(job, "RUNNING", timeout_s=60)["NodeList"]

@@ -131,7 +131,7 @@ async def test_jobs_that_wait_at_the_gate_survive_a_reconfigure_and_wait_on(stac
     """Slurm waits for no Epilog on nodes that were down, so that all next jobs begin, and stand at the gate. A slurmd
     that was reconfigured forgets that they do, and would begin their steps.
     """
-    workloads.forget_stamps()
+    workloads.forget_stamps(stack)
     pods = stack.slurmd_pods()
     async with (
         await Kube.connect(stack.kubeconfig) as kube,
@@ -157,7 +157,7 @@ async def test_jobs_that_wait_at_the_gate_survive_a_reconfigure_and_wait_on(stac
             await timeline.gone(name, timeout_s=CROWD.grace_s + 60)
     for node, job in jobs.items():
         start_s, _ = await asyncio.to_thread(handover.job_start, stack, job, timeout_s=240)
-        assert start_s > workloads.last_stamp_s(held[node]), f"job {job} began beside the pod on {node}"
+        assert start_s > workloads.last_stamp_s(stack, held[node]), f"job {job} began beside the pod on {node}"
 
 
 def _wait_until_all_are(stack: Stack, jobs: Sequence[int], state: tuple[str, str]) -> None:
@@ -186,7 +186,7 @@ async def test_a_node_without_pods_asks_nobody(stack: Stack) -> None:
 
 
 async def _try_all(stack: Stack) -> dict[Fault, float | BaseException]:
-    workloads.forget_stamps()
+    workloads.forget_stamps(stack)
     pods = sorted(stack.slurmd_pods(), key=lambda pod: pod.name)
     found: dict[Fault, float | BaseException] = {}
 
@@ -226,19 +226,18 @@ async def _gap_after(stack: Stack, fault: Fault, slurmd: Pod, manner: Manner) ->
         await asyncio.to_thread(fault, stack, slurmd)
         await timeline.gone(name, timeout_s=manner.grace_s + 60)
     start_s, _ = await asyncio.to_thread(handover.job_start, stack, job, timeout_s=240)
-    return start_s - workloads.last_stamp_s(name)
+    return start_s - workloads.last_stamp_s(stack, name)
 
 
 def _told(name: str) -> Callable[[Sighting[Pod]], bool]:
-    """The change by which a pod is told to go."""
+    """The change by which a pod gets its deletion timestamp."""
     return lambda seen: seen.name == name and seen.new is not None and seen.new.is_deleting
 
 
 def _pod_for(stack: Stack, slurmd: Pod, name: str, manner: Manner) -> dict[str, object]:
     pod = workloads.living_pod(
         name,
-        image=stack.images["sunkpy"],
-        scheduler=stack.scheduler_name,
+        stack=stack,
         cpu=handover.whole_node_cpu(stack),
         tidy_s=manner.tidy_s,
         grace_s=manner.grace_s,

@@ -19,7 +19,7 @@ PREEMPTIONS = 20
 
 
 async def test_a_preempted_pod_is_gone_before_the_next_job_starts(stack: Stack) -> None:
-    workloads.forget_stamps()
+    workloads.forget_stamps(stack)
     measured: list[Handover] = []
     manners = (PROMPT, STUBBORN, TIDY)
     async with await Kube.connect(stack.kubeconfig) as kube:
@@ -42,7 +42,7 @@ async def test_a_preempted_pod_is_gone_before_the_next_job_starts(stack: Stack) 
 
 
 async def test_a_preempted_pod_says_which_job_took_its_place(stack: Stack) -> None:
-    workloads.forget_stamps()
+    workloads.forget_stamps(stack)
     async with await Kube.connect(stack.kubeconfig) as kube:
         measured = await handover.run_round(stack, kube, number=99, manner=PROMPT)
     for one in measured:

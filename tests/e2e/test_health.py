@@ -78,5 +78,5 @@ def test_a_cured_node_is_checked_and_one_that_fails_needs_a_person_until_it_pass
 
 
 def _slurm(stack: Stack, pod: Pod, key: str) -> str:
-    """Without who set it and when."""
+    """A field of the pod's Slurm node, without who set it and when."""
     return stack.slurm_nodes().get(pod.name, {}).get(key, "").partition(" [")[0]

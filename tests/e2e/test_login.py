@@ -74,7 +74,7 @@ def _starts(stack: Stack) -> int:
 
 
 def _reconfigure(stack: Stack) -> None:
-    """``scontrol reconfigure``; returns when sackd of the login pod has been told, and runs again."""
+    """``scontrol reconfigure``; returns when sackd of the login pod has got the files, and runs again."""
     count, starts = _sackd_logs(stack).count("reconfigure requested"), _starts(stack)
     stack.scontrol("reconfigure")
     wait(lambda: _sackd_logs(stack).count("reconfigure requested") > count, timeout_s=30, what="sackd to be told")
@@ -94,7 +94,7 @@ def test_a_reconfigure_of_slurm_ends_no_session(stack: Stack) -> None:
 
 
 def test_a_slurmctld_that_was_killed_knows_the_login_pod_again(stack: Stack) -> None:
-    """Killed right after it told sackd of a change, so that the change cannot be taken for a word of the next one."""
+    """slurmctld is killed right after it sent a change to sackd, so the change cannot come from the next slurmctld."""
     before = _login_containers(stack)
     wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
     _reconfigure(stack)

@@ -85,7 +85,7 @@ class Ground(msgspec.Struct, frozen=True):
     apiserver: tuple[str, int]
 
     def address(self, target: str, port: int) -> tuple[str, int]:
-        """Of a part, at one of its ports."""
+        """The address of a part, and its port."""
         return self.apiserver if target == "apiserver" else (self.pods[target].status.pod_ip, port)
 
 

@@ -58,7 +58,7 @@ class Own:
         return int(told["spec"]["replicas"])
 
     def uid_and_annotations(self) -> tuple[str, dict[str, str]]:
-        """Of ann's pod."""
+        """The uid and the annotations of ann's pod."""
         meta = self._stack.kubectl.json("pod", self.pod, *self._where)["metadata"]
         return meta["uid"], meta["annotations"]
 

@@ -184,7 +184,7 @@ def _state(stack: Stack, pod: Pod) -> str:
 
 
 def _reason(stack: Stack, pod: Pod) -> str:
-    """Without who set it and when."""
+    """The reason of the pod's Slurm node, without who set it and when."""
     return stack.slurm_nodes().get(pod.name, {}).get("Reason", "").partition(" [")[0]
 
 

@@ -47,7 +47,7 @@ class Key:
         return f"ame:{secret}]" in self.stack.kubectl(*listed.split())
 
     def take_back(self, revision: int) -> None:
-        """At once, for nothing runs: slurmds with the new key cannot be told to go, and are deleted."""
+        """Roll back at once, because nothing runs. slurmds with the new key cannot be drained, and are deleted."""
         stack = self.stack
         stack.helm("rollback", stack.release, str(revision), *self._of)
         stack.kubectl("delete", "pods", *(pod.name for pod in stack.slurmd_pods()), *self._of, "--wait", timeout_s=120)

@@ -65,7 +65,7 @@ class Restored:
         wait(lambda: self.stack.nodeset_status().number_ready, timeout_s=180, what="a node of the new one")
 
     def configurations(self) -> Sequence[str]:
-        """When each slurmd of the first one was last told its configuration."""
+        """When each slurmd of the first cluster last got its configuration."""
         when = ("--", "stat", "-c", "%n %z", "/run/slurm/conf/slurm.conf")
         return [self.first.kubectl("exec", pod.name, *of(self.first), *when) for pod in self.first.slurmd_pods()]
 
@@ -79,7 +79,7 @@ class Restored:
         self.first.kubectl.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": found["data"]})
 
     def _install(self) -> None:
-        """With the values of the first one, whose scheduler lives on."""
+        """Install a second cluster with the values of the first one, whose scheduler lives on."""
         first = self.first
         values = yaml.safe_load(first.helm("get", "values", first.release, *of(first), "-o", "yaml"))
         values |= {"clusterName": first.cluster, "scheduler": {"enabled": False}}

@@ -83,7 +83,7 @@ class Guest:
         self.host.helm("upgrade", self.host.release, chart, *self._there, "--reuse-values", *words, "--wait")
 
     def uninstall(self) -> None:
-        """With all that it had."""
+        """Uninstall the release, and delete all that it had."""
         self.host.helm("uninstall", GUEST, "-n", GUEST, "--wait", "--timeout=3m")
 
     def take_down(self) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 from demo.stack import Stack
-from devcluster.state import default_root
 from devcluster.waiting import NotYet, wait
 from sunkpy.core.model.objects import Pod
 
 NAMESPACE = "default"
-
-STAMPS = default_root() / os.environ.get("SUNKPY_CLUSTER", "sunkpy") / "stamps"
-"""Folder that all nodes of a devcluster share; it goes with the cluster."""
 
 # Writes the time each 5 ms until it dies: the last stamp is the last moment at which it provably lived.
 _LIVING = """
@@ -34,20 +30,26 @@ while (now := time.time()) < end[0]:
 IGNORES_SIGTERM = -1.0
 
 
+def stamps_of(stack: Stack) -> Path:
+    """The folder that all nodes of a development cluster share. It is in the cluster's folder, and goes with it."""
+    return stack.kubeconfig.parent / "stamps"
+
+
 def living_pod(
-    name: str, *, image: str, scheduler: str, cpu: str, tidy_s: float, grace_s: int, labels: dict[str, str]
+    name: str, *, stack: Stack, cpu: str, tidy_s: float, grace_s: int, labels: dict[str, str]
 ) -> dict[str, object]:
-    """A pod that stamps `STAMPS/<name>` while it lives.
+    """A pod that stamps the file of its name in `stamps_of(stack)` while it lives.
 
     It ends `tidy_s` after SIGTERM, or ignores SIGTERM (`IGNORES_SIGTERM`) and is killed after `grace_s`.
     """
     return pod(
         name,
-        image=image,
-        scheduler=scheduler,
+        image=stack.images["sunkpy"],
+        scheduler=stack.scheduler_name,
         cpu=cpu,
         labels=labels,
         grace_s=grace_s,
+        stamps=stamps_of(stack),
         command=["python3", "-c", _LIVING, name, str(tidy_s)],
     )
 
@@ -65,17 +67,19 @@ def pod(
     annotations: dict[str, str] | None = None,
     restart_policy: str = "Never",
     node: str = "",
+    stamps: Path | None = None,
 ) -> dict[str, object]:
-    """A pod of one container that runs once, with the folder of stamps at /stamps; with Always it is a service. With
-    `node` it runs there or nowhere.
+    """A pod of one container that runs once; with Always it is a service. With `node` it runs there or nowhere. It has
+    the node's folder `stamps` at /stamps.
     """
+    source = {"hostPath": {"path": str(stamps), "type": "DirectoryOrCreate"}}
     container = {
         "name": "main",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": command,
         "resources": {"requests": {"cpu": cpu, "memory": memory}},
-        "volumeMounts": [{"name": "stamps", "mountPath": "/stamps"}],
+        "volumeMounts": [{"name": "stamps", "mountPath": "/stamps"}] if stamps else [],
         "securityContext": {"runAsUser": 0},
     }
     return {
@@ -94,7 +98,7 @@ def pod(
             "terminationGracePeriodSeconds": grace_s,
             "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
             "containers": [container],
-            "volumes": [{"name": "stamps", "hostPath": {"path": str(STAMPS), "type": "DirectoryOrCreate"}}],
+            "volumes": [{"name": "stamps", **source}] if stamps else [],
         },
     }
 
@@ -115,16 +119,16 @@ def wait_for_running(stack: Stack, name: str) -> Pod:
     return wait(running, timeout_s=60, what=f"pod {name} Running")
 
 
-def last_stamp_s(name: str) -> float:
+def last_stamp_s(stack: Stack, name: str) -> float:
     """Last moment at which the pod provably lived.
 
     Raises:
         FileNotFoundError: its container never ran, or the nodes do not share this machine.
     """
-    return float((STAMPS / name).read_text())
+    return float((stamps_of(stack) / name).read_text())
 
 
-def forget_stamps() -> None:
+def forget_stamps(stack: Stack) -> None:
     """Remove what earlier runs left."""
-    for stamp in STAMPS.glob("*"):
+    for stamp in stamps_of(stack).glob("*"):
         stamp.unlink()

@@ -37,7 +37,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         also: other sets of jobs that are right as well.
         waves: which pods appear together, in words; empty: all at once.
         preempt: what goes with a place that is taken: gang, group, pod, or in words.
-        comes_back: whether its owner makes the pods anew; begins with yes or no, or says it in words.
+        comes_back: whether its owner makes the pods again; begins with yes or no, or says it in words.
         operators: what must be installed.
         first: manifests to apply before it.
         missing: why it cannot be run here; empty when it can.

@@ -100,7 +100,7 @@ def wrong_preemption(case: Case, before: Sequence[SeenPod], gone: AbstractSet[st
 
     Args:
         before: the pods that were bound.
-        gone: uids of those that were told to go or went.
+        gone: uids of pods that were evicted or are gone.
     """
     struck = {pod.job for pod in before if pod.node == node}
     found = [f"{pod.name} stayed on {node}" for pod in before if pod.node == node and pod.uid not in gone]

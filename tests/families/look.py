@@ -61,7 +61,7 @@ class Looks:
         return [pod for pod in self._here() if not pod.is_going]
 
     def gone(self, pods: list[SeenPod]) -> set[str]:
-        """Uids of those that went or were told to."""
+        """Uids of pods that are gone or were evicted."""
         return {pod.uid for pod in pods if pod.uid not in self.present or self.pods[pod.uid].is_going}
 
     def _here(self) -> list[SeenPod]:
@@ -72,7 +72,7 @@ class Looks:
 
 
 def _stands_for_pods(job: Mapping[str, str]) -> bool:
-    """Not what Slurm keeps on record of an allocation that could not start at once."""
+    """True unless it is the record of an allocation that could not start at once."""
     was_refused = (job["JobState"], job.get("BatchFlag"), job.get("RunTime")) == ("FAILED", "0", "00:00:00")
     return job.get("Comment", "").startswith(names.JOB_COMMENT_PREFIX) and not was_refused
 

@@ -1,8 +1,8 @@
 """The cluster for workloads larger than the machine: nodes that believe to have more cpus and GPUs than there are.
 
 What is pretended: each kubelet counts cpus that are not there (`devcluster.node.pretend_cpus`), sunkpy's device plugin
-hands out GPUs that are not there, and each node's memory is all of the machine's. Slurm is told the same sizes by the
-operator, which reads them off the nodes. The containers sleep, so nobody misses what is not there.
+hands out GPUs that are not there, and each node's memory is all of the machine's. Slurm gets the same sizes from the
+operator, which reads them from the nodes. The containers sleep, so nobody misses what is not there.
 """
 
 from __future__ import annotations

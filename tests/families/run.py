@@ -27,7 +27,7 @@ from tests.families.workload import Workload, remove_namespaces, wait_until_gone
 SETTLE_S: Final = 150.0
 """So long may a manifest take to become its jobs; each of its waves takes what its operator's back-off makes of it."""
 STILL_S: Final = 6.0
-"""What has not changed for so long is not going to."""
+"""What has not changed for this long is taken as final."""
 LASTS_S: Final = 900
 ENDS_S: Final = 12
 LEAVE_S: Final = 60.0

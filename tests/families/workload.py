@@ -19,7 +19,7 @@ LABEL: Final = "sunkpy-families"
 ALIASES: Final = ("slurm", "slurm-bridge-scheduler", "volcano", "yunikorn")
 """Scheduler names in the manifests: the cluster of the tests has one Slurm, under its release's name."""
 MARK: Final = {"name": "CHAOS_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-"""By it the observer knows whose a process is."""
+"""A variable by which the observer knows to which pod a process belongs."""
 ACCEPTED_S: Final = 60.0
 GRACE_S: Final = 2
 """`sleep` does not heed SIGTERM: every end would take the 30 s that nobody asked for."""

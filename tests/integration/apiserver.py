@@ -1,4 +1,4 @@
-"""A real apiserver with its etcd and no cluster around it: nothing happens there but what it is told."""
+"""A real apiserver with its etcd and without a cluster: no controller changes anything there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from devcluster.binaries import KUBERNETES, Binaries
 from devcluster.state import default_cache
 from devcluster.waiting import wait_until
-from tests.integration.slurm.daemons import free_ports
+from tests.ports import free_ports
 
 _NONE: Mapping[str, str] = {}
 _PLURALS = {
@@ -121,13 +121,13 @@ class Apiserver:
         assert wait_until(lambda: self.ask("admin", "POST", path, account).status_code in (201, 409), timeout_s=60)
 
     def install(self, manifests: Iterable[Mapping[str, Any]], *endings: str) -> None:
-        """Those rights and admission policies of a chart whose names end so."""
+        """Install the rights and admission policies of a chart whose names end with one of `endings`."""
         for each in manifests:
             if each["kind"] in _PLURALS and each["metadata"]["name"].endswith(endings):
                 self.make(f"/apis/{each['apiVersion']}/{_PLURALS[each['kind']]}", each)
 
     def kubeconfig(self, user: str) -> Path:
-        """To come as that user."""
+        """A kubeconfig of that user."""
         file = self._folder / f"{user}.kubeconfig"
         cluster = {"server": self.url, "insecure-skip-tls-verify": True}
         config = {

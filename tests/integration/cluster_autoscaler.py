@@ -57,7 +57,7 @@ _BUFFERS = {
         }],
     },
 }  # fmt: skip
-"""Its kind, with any content and the default that the autoscaler counts on."""
+"""The CRD of CapacityBuffers, with any content and the default that the autoscaler needs."""
 
 
 def _machine(most: int) -> dict[str, Any]:
@@ -80,7 +80,8 @@ def _machine(most: int) -> dict[str, Any]:
 
 
 def autoscale(apiserver: Apiserver, *, most: int) -> None:
-    """With up to so many nodes; it looks every second, and takes an empty node after three."""
+    """Run a Cluster Autoscaler that makes up to `most` nodes. It looks each second, and removes a node that was empty
+    for three seconds."""
     apiserver.install([_BUFFERS], "capacitybuffers.autoscaling.x-k8s.io")
     templates = {"apiVersion": "v1", "kind": "List", "items": [_machine(most)]}
     config = {
@@ -124,7 +125,7 @@ class Kubelets:
 
     @property
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """By name."""
+        """The Node objects, by name."""
         return {node["metadata"]["name"]: node for node in self.items("/api/v1/nodes")}
 
     @property
@@ -134,7 +135,7 @@ class Kubelets:
 
     @property
     def placeholders(self) -> list[str]:
-        """Their names."""
+        """The names of the placeholder pods."""
         return [pod["metadata"]["name"] for pod in self.items(f"{self.pods_path}?labelSelector={names.LABEL_WANTED}")]
 
     @property

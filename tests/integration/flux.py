@@ -16,8 +16,8 @@ from devcluster import packages
 from devcluster.binaries import Binaries, Product
 from devcluster.kubectl import Kubectl
 from devcluster.waiting import NotYet, wait
-from tests.integration.slurm.daemons import free_ports
 from tests.polling import listens
+from tests.ports import free_ports
 
 _SOURCE: Final = "github.com/fluxcd/source-controller"
 _HELM: Final = "github.com/fluxcd/helm-controller"
@@ -84,7 +84,7 @@ class Object(msgspec.Struct, frozen=True):
 
     @property
     def says(self) -> str:
-        """Its conditions in one line."""
+        """The conditions of the object in one line."""
         return "; ".join(f"{each.type}={each.status} {each.message}" for each in self.status.conditions)
 
     def has(self, condition: str, status: str = "True") -> bool:
@@ -106,7 +106,7 @@ class Flux:
         self.server = f"http://127.0.0.1:{self._ports[0]}/cgi-bin/git"
 
     def start(self) -> None:
-        """Its kinds and its processes, and what a Git server is made of."""
+        """Install the kinds of Flux, and start its processes and the Git server."""
         packages.ensure({"git": "git", "busybox": "busybox-static"}, progress=print)
         self._binaries.ensure([FLUX], progress=print)
         for module in (_SOURCE, _HELM):

@@ -19,7 +19,7 @@ _REFUSAL: Final = b"seen, and refused"
 
 
 class Screen:
-    """Of a person's own machine. `display` as in DISPLAY."""
+    """The screen of a person's own machine. `display`: its name, as in DISPLAY."""
 
     refusal = _REFUSAL.decode()
 

@@ -113,7 +113,7 @@ class World(Kubelets):
 
 @pytest.fixture
 def apiserver(tmp_path: Path) -> Iterator[Apiserver]:
-    """With the Cluster Autoscaler at work on it."""
+    """An apiserver with the Cluster Autoscaler at work on it."""
     with alone(tmp_path, {OPERATOR: "system:serviceaccount:research:demo-operator"}) as apiserver:
         apiserver.install(
             render("sunkpy", {"nodeSetNamespaces": ["default"]}), "nodesets.sunkpy.dev", "-operator", "-operator-token"

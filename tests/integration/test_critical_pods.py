@@ -50,7 +50,7 @@ def pod_spec(priority_class: str) -> dict[str, object]:
 
 
 def spec_of(kind: str, priority_class: str) -> dict[str, object]:
-    """Of a workload, with the class in the template of its pods."""
+    """The spec of a workload whose pods have this priority class."""
     if kind == "Pod":
         return pod_spec(priority_class)
     restarts = "Never" if kind in ("Job", "CronJob") else "Always"

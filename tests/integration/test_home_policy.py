@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,8 +16,12 @@ pytestmark = pytest.mark.integration
 
 NAS = "nas.example.com"
 HOME = {"nfs": {"server": NAS, "path": "/home"}}
-VALUES = {"home": {"volume": HOME, "protect": {"servers": ["10.0.0.9"], "namespaces": ["backup"]}}}
-SAYS = f"the homes of Slurm's people are on {NAS}: no pod outside of namespace research mounts that server by itself"
+FOLDER = {"nfs": {"server": "files.example.com", "path": "/data"}}
+VALUES = {
+    "home": {"volume": HOME, "protect": {"servers": ["10.0.0.9"], "namespaces": ["backup"]}},
+    "sharedFolders": {"/data": FOLDER},
+}
+SAYS = "no pod outside of namespace research mounts such a server by itself"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
 
 
 def made(apiserver: Apiserver, volume: Mapping[str, object], namespace: str = "team") -> httpx.Response:
-    """The answer, even to an administrator, for a controller makes pods for whoever wrote the template."""
+    """The answer to a pod with this volume. An administrator asks, because controllers make pods for anybody."""
     spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "v", **volume}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
     return apiserver.ask("admin", "POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
@@ -52,12 +57,14 @@ def csi(attributes: Mapping[str, str]) -> Mapping[str, object]:
         {"nfs": {"server": "10.0.0.9", "path": "/home"}},
         csi({"server": NAS, "share": "/home"}),
         csi({"source": f"{NAS}:/home"}),
+        FOLDER,
     ],
     ids=str,
 )
 def test_no_pod_elsewhere_mounts_the_server_of_the_homes(apiserver: Apiserver, volume: Mapping[str, object]) -> None:
     refused = made(apiserver, volume)
-    assert (refused.status_code, SAYS in refused.text) == (403, True), refused.text
+    where = f"Slurm's people have homes or shared folders on 10.0.0.9, files.example.com, {NAS}: {SAYS}"
+    assert (refused.status_code, where in refused.text) == (403, True), refused.text
 
 
 @pytest.mark.parametrize("namespace", ["research", "backup"])
@@ -80,3 +87,17 @@ def test_the_release_and_who_is_listed_mount_it(apiserver: Apiserver, namespace:
 def test_other_volumes_are_nobodys_business(apiserver: Apiserver, volume: Mapping[str, object]) -> None:
     answer = made(apiserver, volume)
     assert answer.is_success, answer.text
+
+
+def test_every_server_can_be_meant_where_the_homes_are_on_a_claim(tmp_path: Path) -> None:
+    values = {"home": {"existingClaim": "home", "protect": {"servers": ["*"]}}}
+    with alone(tmp_path, {}) as apiserver:
+        for namespace in ("team", "research"):
+            apiserver.make("/api/v1/namespaces", {"metadata": {"name": namespace}})
+            apiserver.make_account(namespace)
+        apiserver.install(render("slurm", values), "-homes")
+        assert wait_until(lambda: made(apiserver, FOLDER).status_code == 403, timeout_s=60, every_s=0.5)
+        says = f"Slurm's people have homes or shared folders on NFS: {SAYS}"
+        assert says in made(apiserver, HOME).text
+        assert made(apiserver, csi({"server": NAS})).is_success
+        assert made(apiserver, HOME, "research").is_success

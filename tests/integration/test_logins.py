@@ -18,7 +18,7 @@ import yaml
 
 from devcluster.waiting import wait_until
 from tests.integration.apiserver import Apiserver
-from tests.integration.slurm.daemons import free_ports
+from tests.ports import free_ports
 from tests.unit.charts.rendering import CHARTS, helm, with_images
 
 pytestmark = pytest.mark.integration

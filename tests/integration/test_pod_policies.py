@@ -47,7 +47,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
 
 
 def give_rights(apiserver: Apiserver) -> None:
-    """Those of the users, and the policies of the chart once they hold."""
+    """Give the users their rights, and wait until the policies of the chart are enforced."""
     apiserver.make_account("default")
     for user, resources in USERS.items():
         rules = [{"apiGroups": [""], "resources": resources.split(), "verbs": VERBS}]

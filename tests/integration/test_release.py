@@ -17,12 +17,12 @@ from devcluster.binaries import HELM, KUBERNETES_VERSION, REGISTRY, Binaries
 from devcluster.shell import CommandFailed, run
 from devcluster.state import default_cache
 from tests.integration.registry import record_signatures, registry_in
+from tests.integration.releases import prepared, release, version_of
 from tests.integration.test_chart_registry import write_image
 from tools import oci
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-ROOT = Path(__file__).resolve().parents[2]
 PINNED = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
@@ -42,23 +42,7 @@ def registry(binaries: Binaries, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The last commit, prepared and tagged: its version is that of this repository, so that its images are at hand."""
-    clone = tmp_path / "clone"
-    run(["git", "clone", "--quiet", str(ROOT), str(clone)])
-    _release(clone, "--prepare")
-    git = ["git", "-C", str(clone), "-c", "user.name=t", "-c", "user.email=t@example.com"]
-    run([*git, "add", "."])
-    run([*git, "commit", "--quiet", "--message", "release"])
-    run([*git, "tag", f"v{_version(clone)}"])
-    return clone
-
-
-def _version(clone: Path) -> str:
-    return str(yaml.safe_load((clone / "charts/slurm/Chart.yaml").read_text())["version"])
-
-
-def _release(clone: Path, *options: str) -> str:
-    return run([sys.executable, "tools/release", _version(clone), *options], cwd=clone, timeout_s=1100)
+    return prepared(tmp_path / "clone")
 
 
 def _images(manifests: str) -> set[str]:
@@ -72,13 +56,13 @@ def test_the_commit_that_is_released_passes_the_tests_that_know_of_versions(clon
 def test_a_release_is_installed_from_the_registry_alone(binaries, registry, clone, tmp_path, monkeypatch):
     signed = record_signatures(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    site, version = f"{registry}/site", _version(clone)
+    site, version = f"{registry}/site", version_of(clone)
     options = ("--registry", site, "--plain-http", "--suite", "trixie", "--skip-checks")
-    said = _release(clone, *options, "--dry-run")
+    said = release(clone, *options, "--dry-run")
     assert re.search(rf"nothing was pushed; these would be:\n  {site}/login:trixie-[0-9a-f]{{12}}\n", said)
     assert not (tmp_path / "kept").exists()
 
-    said = _release(clone, *options, "--sign", "site.key")
+    said = release(clone, *options, "--sign", "site.key")
     assert "images: done before\nsboms: done before\n" in said
     files = clone / "build/release" / version / "files"
     run(["sha256sum", "--check", "SHA256SUMS"], cwd=files)
@@ -110,6 +94,9 @@ def test_a_release_is_installed_from_the_registry_alone(binaries, registry, clon
         f"{site}/charts/{chart}:{version}" for chart in ("openldap", "slurm", "sunkpy")
     ]
 
+    sums = files / "SHA256SUMS"
+    assert f"sign-blob --yes --key site.key --bundle {sums}.sigstore.json {sums}" in calls
+
     sbom = json.loads((files / f"slurmd-{version}-trixie-linux-amd64.spdx.json").read_text())
     assert "libc6" in {package["name"] for package in sbom["packages"]}
     of_wheel = json.loads((files / f"sunkpy-{version}.cdx.json").read_text())
@@ -123,7 +110,7 @@ def test_a_release_is_installed_from_the_registry_alone(binaries, registry, clon
     (package,) = files.glob("slurm-*.tgz")
     package.write_bytes(package.read_bytes() + b"\0")
     with pytest.raises(CommandFailed, match=rf"nothing was pushed: {site} has another slurm:{version}\. What is"):
-        _release(clone, *options, "--sign", "site.key")
+        release(clone, *options, "--sign", "site.key")
 
 
 def test_an_image_for_two_platforms_is_one_index_of_both(registry, tmp_path):

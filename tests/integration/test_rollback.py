@@ -1,4 +1,4 @@
-"""`helm rollback`, which renders nothing anew, goes back over each change of values, on a real apiserver."""
+"""`helm rollback`, which renders nothing again, takes back each change of values, on a real apiserver."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ async def test_it_reports_the_phase_of_a_pod_group(apiserver: Apiserver) -> None
 
 
 def make_claim(apiserver: Apiserver, name: str) -> None:
-    """Of a class whose volumes grow, and bound: more of it can be asked for."""
+    """Make a bound claim of a class whose volumes can grow, so that a larger volume can be requested."""
     made = {"metadata": {"name": name}, "provisioner": "x.example/y", "allowVolumeExpansion": True}
     apiserver.make("/apis/storage.k8s.io/v1/storageclasses", made)
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": name}
@@ -280,7 +280,7 @@ async def allocating(apiserver: Apiserver) -> AsyncIterator[Allocator]:
 
 
 async def test_it_allocates_claims_and_takes_the_devices_of_unbound_pods_back(apiserver: Apiserver) -> None:
-    """An allocation does not change: for another node it is cleared, and written anew."""
+    """An allocation cannot change: for another node it is cleared and then written again."""
     ask_for(apiserver, "own")
     pod = make_pod(apiserver, "asks", resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}])
     async with allocating(apiserver) as allocator:

@@ -61,7 +61,7 @@ def code_lines(path: str, text: str) -> list[Line]:
 
 
 def equal_blocks(files: Mapping[str, str]) -> list[str]:
-    """Runs of EQUAL_LINES lines that stand twice, each told once: by its first window."""
+    """Runs of EQUAL_LINES lines that stand twice. Each is reported once, by its first window."""
     places: defaultdict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
     numbers: dict[str, list[int]] = {}
     for path, text in files.items():

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Checks whether a part of Slurm starts on a new configuration: it starts the part alone, with an empty state, until it has read
 # its files. Running parts are not touched. If the part cannot start, the script prints Slurm's own words and exits with 3. It
-# also exits with 3 if the running slurmctld is of a later release than this one, which could not read the saved state, and if a
-# program or plugin that slurm.conf names is not in the image.
+# also exits with 3 if the running slurmctld is of a later release than this one, which could not read the saved state, if a
+# program or plugin that slurm.conf names is not in the image, and if a shell cannot read a script of the site.
 #   check-config slurmctld|slurmdbd
 #   check-config slurmd|login IMAGE [FOLDER...]
 #     IMAGE   where the image stands in the values
@@ -10,6 +10,7 @@
 #   /config     slurm.conf and what goes with it, or slurmdbd.conf
 #   /keys       slurm.key or slurm.jwks, to be read, and to ask the slurmctld that runs
 #   /etc/slurm  empty and writable
+#   /etc/sunkpy/site/{prolog,epilog}.d  scripts of the site around jobs, for slurmd
 set -euo pipefail
 unset SLURM_JWT
 umask 077
@@ -75,12 +76,30 @@ done
   missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
   missing+=("topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size")
-problem=$(bash -n /etc/slurm/task_hooks.sh 2>&1) || [ ! -e /etc/slurm/task_hooks.sh ] || {
-  echo "bash cannot read hooks.taskProlog and hooks.taskEpilog, one below the other:"
-  problem=${problem//\/etc\/slurm\//}
+# Stop if shell $1 cannot read script $2, which stands in the values as $3.
+check_syntax() {
+  local problem
+  problem=$("$1" -n "$2" 2>&1) && return
+  echo "${1##*/} cannot read $3:"
+  problem=${problem//"${2%/*}/"/}
   echo "  ${problem//$'\n'/$'\n  '}"
   exit 3
 }
+[ ! -e /etc/slurm/task_hooks.sh ] ||
+  check_syntax bash /etc/slurm/task_hooks.sh "hooks.taskProlog and hooks.taskEpilog, one below the other"
+for script in /etc/sunkpy/site/*.d/*; do
+  [ -f "$script" ] || continue
+  { read -r line || true; } < "$script"
+  [[ $line == "#!"* ]] || continue
+  hook=${script%.d/*}
+  read -r program word _ <<< "${line#"#!"}"
+  [[ $program != */env || $word == -* ]] || program=$(type -P "$word" || echo "$word")
+  if is_brought "$program"; then continue; fi
+  case ${program##*/} in
+    bash | sh | dash) [ ! -x "$program" ] || check_syntax "$program" "$script" "hooks.${hook##*/}ConfigMap" ;;
+  esac
+  [ -x "$program" ] || missing+=("hooks.${hook##*/}ConfigMap: ${script##*/}: there is no ${program@Q}")
+done
 mpi=$(values_of MpiDefault)
 case $daemon in
   slurmd | login)

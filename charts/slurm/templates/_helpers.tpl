@@ -29,6 +29,17 @@ dnsConfig: {searches: {{ prepend (.Values.common.podSpec.dnsConfig.searches | de
 - {name: shared-{{ adler32sum $path }}, mountPath: {{ $path }}}
 {{- end }}
 {{- end }}
+{{- /* The NFS servers on which values say that homes or shared folders are, in lower case; "*": every one. Those behind a claim are
+known only where values name them. */}}
+{{- define "slurm.fileServers" -}}
+{{- $servers := list }}
+{{- range $volume := prepend (values .Values.sharedFolders) .Values.home.volume }}
+{{- $servers = concat $servers (list (dig "nfs" "server" "" $volume) (dig "csi" "volumeAttributes" "server" "" $volume)) }}
+{{- end }}
+{{- $lower := list }}
+{{- range concat $servers .Values.home.protect.servers }}{{ $lower = append $lower (lower . | trimSuffix ".") }}{{ end }}
+{{- without $lower "" | uniq | sortAlpha | toJson }}
+{{- end }}
 {{- /* Not empty: each job has a /tmp of its own. */}}
 {{- define "slurm.privateTmp" -}}
 {{- $wanted := .Values.slurmConfig.privateTmp | toString }}

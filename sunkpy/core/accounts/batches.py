@@ -1,7 +1,7 @@
-"""Batches of changes for users, one request each: slurmdbd needs as long for one user as for ten.
+"""Puts changes for users into batches, each sent as one request: slurmdbd needs as long for one user as for ten.
 
 A batch has new members of one account with equal settings, or changes of existing members of any account. The order for
-each user is kept, so that the first account of a new user is still the default. All other changes go alone and in
+each user is kept, so that the first account of a new user is still the default. All other changes are sent alone and in
 order: accounts from the root down, QoS before those that preempt them.
 """
 
@@ -36,7 +36,7 @@ def in_batches(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
 
 
 def _likeness(change: Change) -> bytes | None:
-    """Return a value that is equal for changes of one batch; None for a change that goes alone."""
+    """Return a value that is equal for changes that may be in one batch; None for a change that is sent alone."""
     match change:
         case MakeMembership():
             alike = msgspec.structs.replace(change.association, user="")

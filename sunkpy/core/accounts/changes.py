@@ -15,7 +15,9 @@ class MakeQos(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
-    """Change a QoS that sunkpy made and that differs from the values. `closes`: the values no longer have it."""
+    """Change a QoS that sunkpy made and that differs from the values. `closes`: the values no longer have the QoS, so
+    that it takes no more jobs.
+    """
 
     name: str
     after: QosRecord
@@ -39,7 +41,7 @@ class DescribeAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
-    """Put a user into an account. If slurmdbd has no such user, it makes one, with this account as the default.
+    """Put a user into an account. A user whom slurmdbd does not have is made, with this account as the default.
 
     `is_default`: for an existing user, make this account their default in this cluster.
     """
@@ -49,9 +51,9 @@ class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
-    """Change the parent, shares, QoS or limits of an account, or of a user in it.
+    """Change the parent, shares, QoS or limits of an account, or of a user in an account.
 
-    `closes`: the values no longer have the account or user.
+    `closes`: the values no longer have the account or user, so that no more jobs are accepted.
     """
 
     after: AssociationRecord
@@ -60,7 +62,7 @@ class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetDefaultAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Set the default account of a user who is in this account already. `before`: the old default; may be empty."""
+    """Make this account the default of a user who is in it already. `before`: the old default; may be empty."""
 
     association: AssociationRecord
     before: str

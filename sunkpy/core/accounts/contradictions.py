@@ -22,7 +22,9 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def find_contradictions(tree: Tree) -> list[str]:
-    """Return one sentence for each error in the values for this slurmdbd; empty if they can be applied."""
+    """Return one sentence for each error in the values for accounts, given what slurmdbd has; empty if the values can
+    be applied.
+    """
     parts = (_in_names, _upper_case_twins, _in_texts, _in_qos, _in_accounts, _in_users)
     return list(chain.from_iterable(part(tree) for part in parts))
 
@@ -46,7 +48,9 @@ def _in_names(tree: Tree) -> Iterator[str]:
 
 
 def _upper_case_twins(tree: Tree) -> Iterator[str]:
-    """Find wanted names that slurmdbd has with upper-case letters: sacctmgr writes none, but other clients may."""
+    """Yield an error for each wanted name that slurmdbd has with upper-case letters, because its database takes both
+    for the same. sacctmgr writes no such names, but other clients may.
+    """
     wanted, now = tree.wanted, tree.now
     for kind, names, present in (
         ("account", wanted.accounts, now.accounts),
@@ -152,7 +156,9 @@ def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: T
 
 
 def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
-    """Find limits of TRES that Slurm does not count: slurmdbd drops them without an error."""
+    """Yield an error for each TRES in these limits that Slurm does not count: slurmdbd drops such limits without an
+    error. `who`: the object with the limits, for the text.
+    """
     named: set[str] = set()
     for limit in limits:
         tables: list[Mapping[str, int]] = [limit.tres]
@@ -164,7 +170,9 @@ def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
 
 
 def _known_qos(tree: Tree) -> set[str]:
-    """Return the QoS that the values or somebody else made, without those that sunkpy closes."""
+    """Return the names of the QoS that exist after the plan: in the values, or made by somebody else. QoS that sunkpy
+    closes are left out.
+    """
     now = tree.now
     others = (name for name, qos in now.qos.items() if now.is_guest or not qos.is_ours)
     return {*tree.wanted.qos, *others} - {CLOSED}

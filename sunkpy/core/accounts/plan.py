@@ -8,10 +8,10 @@ All clusters of a slurmdbd share its accounts and QoS; each cluster has its own 
 the release that runs the slurmdbd keeps QoS and account records. Releases of other clusters, its guests, only make
 accounts that are missing, and change only their own marked associations.
 
-Nothing is deleted, because Slurm forgets the usage of a deleted association, and so who has used their share. What is
-no longer in the values is closed: it takes no more jobs, running jobs continue, and usage still counts. If it is in the
-values again later, it is opened. A limit on the association alone would not close it, because a limit on the job's QoS
-replaces it. So a closed association has only a QoS that takes no jobs.
+Nothing is deleted, because with a deleted association Slurm forgets its usage, and so who has used their share. An
+account, user or QoS that is no longer in the values is closed: it takes no more jobs, running jobs continue, and usage
+still counts. If it is in the values again later, it is opened. A limit on the association alone would not close it,
+because a limit on the job's QoS replaces it. So a closed association has only a QoS that takes no jobs.
 
 Each association gets its QoS and its default QoS explicitly, also inherited ones: Slurm refuses to change an account if
 that would leave an association below without its default, and its API cannot empty a list.
@@ -60,9 +60,10 @@ _CLOSED_QOS: Final = QosRecord(
 
 
 class AccountsPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes of slurmdbd that bring it in line with the values; none if there are `contradictions`.
+    """The changes that bring slurmdbd in line with the chart's values. `contradictions`: errors in the values; with
+    any, there are no changes.
 
-    `left_alone`: a text for each wanted change that sunkpy cannot make, with the sacctmgr command for it.
+    `left_alone`: a text for each wanted change that sunkpy does not make itself, with the sacctmgr command for it.
     """
 
     changes: tuple[Change, ...] = ()
@@ -71,7 +72,9 @@ class AccountsPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_accounts(wanted: WantedAccounts, now: Accounting) -> AccountsPlan:
-    """Return the changes that bring slurmdbd in line with these values, or the errors in the values."""
+    """Return the changes that bring slurmdbd in line with these values, or only the errors in the values if there are
+    any.
+    """
     tree = grow_tree(wanted, now)
     contradictions = find_contradictions(tree)
     if contradictions:
@@ -200,7 +203,9 @@ def _wanted_membership(user: str, account: str, membership: Membership, tree: Tr
 
 
 def _defaults(tree: Tree) -> Iterator[Change | str]:
-    """Yield changes of default accounts, for users who are in the new one already; `MakeMembership` does the others."""
+    """Yield changes of default accounts for users who are already in their new default account. For the others
+    `MakeMembership` sets it. If somebody else chose the present default, a text says that it stays.
+    """
     for name, user in sorted(tree.wanted.members.items()):
         before, after = tree.now.default_accounts.get(name), default_account(user)
         if before is None or before == after:
@@ -215,7 +220,7 @@ def _defaults(tree: Tree) -> Iterator[Change | str]:
 
 
 def _becomes_default(name: str, account: str, tree: Tree) -> bool:
-    """True if this new membership has to become the user's default account.
+    """True if this account, which the user joins now, has to become the user's default account.
 
     False for a user who is new to slurmdbd, because Slurm makes their first account the default anyway.
     """
@@ -225,9 +230,10 @@ def _becomes_default(name: str, account: str, tree: Tree) -> bool:
 
 
 def _is_free(name: str, tree: Tree) -> bool:
-    """True if sunkpy may change the user's default account: there is none, or sunkpy made the user's membership in it.
+    """True if sunkpy may change the user's default account: there is none, or sunkpy put the user into that account.
 
-    A user without an association in their default account has associations by partition, which others made.
+    If the user has no association in the default account, others made associations by partition, so the answer is
+    False.
     """
     before = tree.now.default_accounts[name]
     association = tree.now.associations.get((before, name))
@@ -238,7 +244,9 @@ def _is_free(name: str, tree: Tree) -> bool:
 
 
 def _closing(tree: Tree) -> Iterator[Change | str]:
-    """Yield the changes that close marked associations and QoS which are no longer in the values."""
+    """Yield the changes that close QoS and associations which sunkpy made and which are no longer in the values, or a
+    text if somebody else's object prevents this.
+    """
     wanted, now = tree.wanted, tree.now
     unwanted, closed = list(_unwanted(tree)), now.qos.get(CLOSED)
     if closed is None and unwanted:

@@ -1,4 +1,4 @@
-"""An accounts plan as text: what `--dry-run` prints, and the log line of each change."""
+"""Writes an accounts plan as text: what `--dry-run` prints, and the log line of each change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _CLOSED = "closed: takes no more jobs and keeps its usage"
 
 
 def describe_plan(plan: AccountsPlan) -> str:
-    """Return the plan as lines that begin with `+` (made), `~` (changed), `-` (closed), `!` (left alone, or wrong)."""
+    """Return the accounts plan as text. The lines begin with `+` (made), `~` (changed), `-` (closed), or `!` (not
+    changed by sunkpy, or an error in the values).
+    """
     lines = [f"! {text}" for text in (*plan.contradictions, *plan.left_alone)]
     lines += [describe_change(change) for change in plan.changes]
     if plan.contradictions:

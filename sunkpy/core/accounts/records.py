@@ -59,26 +59,30 @@ class QosRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """True if `sunkpy accounts` made this QoS from values, so that it may change it."""
+        """True if the QoS's description begins with sunkpy's mark (`mark`). sunkpy may change such a QoS, unless the
+        slurmdbd belongs to another Helm release (`Accounting.is_guest`).
+        """
         return is_made_by_values(self.description)
 
 
 class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An account in slurmdbd, without its place in the tree, which is an `AssociationRecord`."""
+    """An account in slurmdbd, without its place in the tree of accounts, which is an `AssociationRecord`."""
 
     description: str = ""
     organization: str = ""
 
     @property
     def is_ours(self) -> bool:
-        """True if `sunkpy accounts` made this account from values, so that it may change it and its association."""
+        """True if `sunkpy accounts` made this account from the chart's values, so that sunkpy may change it and its
+        association.
+        """
         return is_made_by_values(self.description)
 
 
 class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An association in slurmdbd: an account in the tree (no `user`), or a user in an account (no `parent`).
 
-    It holds only its own settings, not those that it inherits.
+    It has only the settings that were made for it, not those that it inherits.
     """
 
     account: str
@@ -92,12 +96,16 @@ class AssociationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The account and the user, empty for an account's association: the key in `Accounting.associations`."""
+        """The account and the user, as the key in `Accounting.associations`. The user is empty for the association of
+        an account.
+        """
         return self.account, self.user
 
     @property
     def is_ours(self) -> bool:
-        """True if the comment says that values made this association. For an account's, see `Accounting.is_ours`."""
+        """True if the association's comment says that sunkpy made it from the chart's values. For the association of an
+        account, ask `Accounting.is_ours` instead.
+        """
         return is_made_by_values(self.comment)
 
 
@@ -118,14 +126,16 @@ class Accounting(msgspec.Struct, frozen=True, kw_only=True):
     is_guest: bool = False
 
     def is_ours(self, association: AssociationRecord) -> bool:
-        """True if `sunkpy accounts` made this association from values, so that it may change it."""
+        """True if `sunkpy accounts` made this association from the chart's values, so that sunkpy may change it."""
         if association.user or self.is_guest:
             return association.is_ours
         account = self.accounts.get(association.account)
         return account is not None and account.is_ours
 
     def is_of_others(self, account: str) -> bool:
-        """True if somebody else made this account; for a guest (`is_guest`), if they put it into this cluster."""
+        """True if somebody other than sunkpy made this account. If another Helm release runs the slurmdbd (`is_guest`):
+        True if somebody else put the account into this cluster.
+        """
         if self.is_guest:
             place = self.associations.get((account, ""))
             return place is not None and not place.is_ours
@@ -134,12 +144,16 @@ class Accounting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_made_by_values(text: str) -> bool:
-    """True if this description or comment says that `sunkpy accounts` made its object from values."""
+    """True if this description or comment of an object in slurmdbd says that `sunkpy accounts` made it from the chart's
+    values.
+    """
     return text.startswith(names.REASON_PREFIX)
 
 
 def mark(text: str) -> str:
-    """Return the description or comment that marks an object as made from values: one line that begins with `k8s: `."""
+    """Return the description or comment that marks an object in slurmdbd as made from the chart's values: one line that
+    begins with `k8s: `.
+    """
     return names.REASON_PREFIX + " ".join(text.split())
 
 

@@ -14,14 +14,18 @@ QOS_OF_ROOT = ("normal",)
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """The tree of accounts. `parents`: account → its parent, without the accounts that the plan closes."""
+    """The tree of accounts as it is after the plan. `parents`: account → its parent, without the accounts that the plan
+    closes.
+    """
 
     wanted: WantedAccounts
     now: Accounting
     parents: Mapping[str, str]
 
     def above(self, account: str) -> Iterator[str]:
-        """Yield the account and all accounts above it up to the root; each once, even if they form a circle."""
+        """Yield the account itself and all accounts above it up to the root. Each comes once, even if they form a
+        circle.
+        """
         seen: set[str] = set()
         while account and account not in seen:
             yield account
@@ -43,8 +47,8 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
     def default_qos_of(self, account: str, own: Membership | None = None) -> str:
         """Return the default QoS of an account, or of a user in it (`own`); empty if it is not clear.
 
-        It is the nearest default, from the user upwards, if it is one of their QoS. Otherwise it is the one that Slurm
-        takes: `normal`, or the only one.
+        It is the default that the user, the account or the nearest account above sets, if it is one of their QoS.
+        Otherwise it is the one that Slurm takes: `normal`, or the only one.
         """
         has = self.qos_below(account, own)
         said = own.default_qos if own is not None else ""
@@ -55,13 +59,17 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return QOS_OF_ROOT[0] if QOS_OF_ROOT[0] in has else has[0] if len(has) == 1 else ""
 
     def qos_below(self, account: str, own: Membership | None) -> tuple[str, ...]:
-        """Return the QoS of a user in an account: their own, or the account's."""
+        """Return the QoS of a user in an account: those of the user's settings there (`own`), or else those of the
+        account.
+        """
         if own is None or own.qos is None:
             return self.qos_of(account)
         return tuple(sorted(set(own.qos)))
 
     def organization_of(self, account: str) -> str:
-        """Return the organization of an account: its own, that of the nearest account above, or the account's name."""
+        """Return the organization of an account: its own, or that of the nearest account above that has one, or the
+        account's name.
+        """
         for name in self.above(account):
             own = "" if name == ROOT else self._own_organization(name)
             if own:
@@ -87,7 +95,9 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grow_tree(wanted: WantedAccounts, now: Accounting) -> Tree:
-    """Return the tree of accounts that these values describe, with the accounts in slurmdbd that others made."""
+    """Return the tree of accounts as it is after the plan: the accounts in the values, and those in slurmdbd that
+    others made.
+    """
     of_others = {
         association.account: association.parent
         for association in now.associations.values()

@@ -23,11 +23,11 @@ QosFlag = Literal[
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A map in the values with camelCase keys; unknown keys are refused."""
+    """A map in the chart's values with camelCase keys. A key that is not a field is an error."""
 
 
 class WantedQos(_Section, frozen=True, kw_only=True):
-    """A QoS in the values. `preempts`: the QoS whose jobs this QoS's jobs may preempt."""
+    """A QoS in the chart's values. `preempts`: the QoS whose jobs may be preempted by jobs of this QoS."""
 
     description: str = ""
     priority: Count = 0
@@ -40,7 +40,7 @@ class WantedQos(_Section, frozen=True, kw_only=True):
 
 
 class WantedAccount(_Section, frozen=True, kw_only=True):
-    """An account in the values. Without `qos` it inherits its parent's.
+    """An account in the chart's values. Without `qos` the account inherits the QoS of its parent.
 
     Without `organization` it has the one of the nearest account above that has one, or else its own name.
     """
@@ -64,7 +64,9 @@ class Membership(_Section, frozen=True, kw_only=True):
 
 
 class WantedUser(_Section, frozen=True, kw_only=True):
-    """A user in the values. `accounts`: account → membership. `default_account` is optional for one account."""
+    """A user in the chart's values. `accounts`: account → the user's settings there. `default_account` may be left out
+    if the user is in only one account.
+    """
 
     accounts: Mapping[str, Membership] = {}
     default_account: str = ""
@@ -81,10 +83,10 @@ class PodUser(_Section, frozen=True, kw_only=True):
 
 
 class WantedAccounts(_Section, frozen=True, kw_only=True):
-    """All that the values say about accounts. `organizations`: the organizations that accounts may name.
+    """All that the chart's values say about accounts. `organizations`: the organizations that accounts may name.
 
-    `submitted_per_user`: the most queued and running jobs of a user in an account, unless their own limits say
-    otherwise. It does not apply to the user of pods.
+    `submitted_per_user`: the most queued and running jobs of a user in an account, unless the user's own limits there
+    say otherwise. It does not apply to the user who submits the jobs of pods (`pods`).
     """
 
     organizations: tuple[str, ...] = ()
@@ -105,17 +107,21 @@ class WantedAccounts(_Section, frozen=True, kw_only=True):
 
 
 def limits_of(wanted: WantedAccounts, user: str, membership: Membership) -> Limits:
-    """Return the limits of a user in an account, with the default for `submitted`."""
+    """Return the limits of a user in an account. If the values set no limit on submitted jobs there, it is
+    `submitted_per_user`, except for the user of pods.
+    """
     if membership.limits.submitted is not None or user not in wanted.users:
         return membership.limits
     return msgspec.structs.replace(membership.limits, submitted=wanted.submitted_per_user)
 
 
 def count_shares(shares: Shares) -> int:
-    """Return shares as Slurm's number: `parent` becomes FAIRSHARE_PARENT."""
+    """Return fair-share shares as Slurm's number: `parent` becomes FAIRSHARE_PARENT."""
     return SHARES_OF_PARENT if shares == "parent" else shares
 
 
 def default_account(user: WantedUser) -> str:
-    """Return the user's default account; empty if the values do not name it and there are several."""
+    """Return the user's default account: the one that the values name, or the only one; empty if they name none of
+    several.
+    """
     return user.default_account or (next(iter(user.accounts)) if len(user.accounts) == 1 else "")

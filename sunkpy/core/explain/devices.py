@@ -1,6 +1,7 @@
-"""Builds the explanation of a node: who has each of its devices, by Slurm's jobs, the annotations of pods and claims.
+"""Builds the explanation of a node: which pod or job has each device, by Slurm's jobs and by annotations and claims of
+pods.
 
-It also says whether Slurm has closed the node, its health, and its place in the network.
+The explanation also says whether Slurm has closed the node, the node's health, and its place in the network.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A Kubernetes node, and what Slurm and Kubernetes know about its devices.
+    """A Kubernetes node (`node`), and what Slurm and Kubernetes know about its devices.
 
     Args:
         slurm: its Slurm node; None when Slurm was not asked or did not answer, and then `jobs` is empty.
@@ -78,9 +79,11 @@ class DeviceOwner(msgspec.Struct, frozen=True):
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A device of a node. `name`: Slurm's GRES and index, or the driver's name. `known`: its type, address and so on.
+    """One device of a node, with its owners. `name`: Slurm's GRES and index, or the driver's name. `known`: the
+    device's type, address and so on.
 
-    `is_driver_known`: a driver offers it. `is_odd`: Slurm or the driver does not know the device, but should.
+    `is_driver_known`: a driver offers the device. `is_odd`: either Slurm or the driver does not know the device, but
+    should.
     """
 
     name: str
@@ -96,7 +99,9 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_node(facts: NodeFacts) -> Explanation:
-    """Return who has each device of a node, and what to do if one has two owners or Slurm and the driver differ."""
+    """Return the explanation of a node: who has each device, and what to do if a device has two owners, if Slurm and
+    the driver do not know the same devices, or if the node is sick or closed.
+    """
     rows = list(find_rows(facts))
     by_what = ", as far as could be read" if facts.unread else ""
     free = sum(not row.owners for row in rows)
@@ -155,7 +160,9 @@ def _checked(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def _topology(facts: NodeFacts) -> tuple[str, ...]:
-    """Return the node's place in the network, as the syncer wrote it on the slurmd pod, and as Slurm has it."""
+    """Return texts with the node's place in the network, as the syncer wrote it on the slurmd pod, and as Slurm has it.
+    A text is left out if the place is not known there.
+    """
     told, record = _told(facts), facts.slurm.topology if facts.slurm is not None else ""
     return (*((told,) if told else ()), *((f"in Slurm: {record}",) if record else ()))
 
@@ -166,7 +173,9 @@ def _told(facts: NodeFacts) -> str:
 
 
 def _held(facts: NodeFacts) -> tuple[str, ...]:
-    """Return the node's state and reason in Slurm; empty if new jobs can start on it."""
+    """Return the node's state and reason in Slurm as a text; empty if new jobs can start on the node, or Slurm was not
+    read.
+    """
     slurm = facts.slurm
     if slurm is None or not slurm.state or not (slurm.is_closed or slurm.is_down or slurm.is_not_responding):
         return ()
@@ -174,7 +183,9 @@ def _held(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def _unproved(facts: NodeFacts) -> tuple[str, ...]:
-    """Return why no pod gets a device of this node now; empty if pods do, or if the slurmd pod could not be read."""
+    """Return as a text why no pod gets a device of this node now: Slurm's list of its devices may be an old one. Empty
+    if the list is surely the present one, or if it or the slurmd pod could not be read.
+    """
     slurmd = next(filter(is_slurmd, facts.pods), None)
     if facts.slurm is None or slurmd is None or not read_extra(facts.slurm.extra):
         return ()
@@ -183,7 +194,9 @@ def _unproved(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
-    """Return the devices of one pod as lines of text; from the pod's annotation if no driver's device could be read."""
+    """Return the devices of one pod as lines of text. If no driver is known to offer one of them, the devices in the
+    pod's annotation are added.
+    """
     rows = [row for row in find_rows(facts) if any(owner.uid == pod.uid for owner in row.owners)]
     noted = pod.annotations.get(names.ANNOTATION_DEVICES, "")
     is_known = any(row.is_driver_known for row in rows)
@@ -191,7 +204,9 @@ def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
 
 
 def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
-    """Yield a row for each device of the node: first those that Slurm knows, by index, then those of drivers only."""
+    """Yield one row for each device of the node: first the devices that Slurm knows, by index, then those that only
+    drivers know.
+    """
     left, is_asked = dict(facts.offered), facts.slurm is not None
     drivers = set[str]()
     types = gres_types(facts.slurm.gres) if facts.slurm is not None else {}
@@ -220,7 +235,9 @@ def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
 
 
 def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
-    """Yield each GRES and index that Slurm has on the node; without Slurm, those in pods' annotations."""
+    """Yield each GRES and index of the node, with the device that Slurm lists there (None if it lists none). If Slurm
+    was not read, they come from the annotations of pods.
+    """
     if facts.slurm is not None:
         listed = read_extra(facts.slurm.extra)
         counts = gres_counts(facts.slurm.gres)
@@ -237,7 +254,7 @@ def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
 
 
 def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[DeviceOwner]:
-    """Yield the jobs to which Slurm gave this index, and the pods whose annotation names it."""
+    """Yield the owners of one index of a GRES: pods whose annotation names it, and jobs to which Slurm gave it."""
     node = facts.slurm.name if facts.slurm is not None else ""
     jobs: dict[JobId | None, SlurmJob] = {
         job.id: job
@@ -253,7 +270,9 @@ def _by_index(facts: NodeFacts, gres: str, index: int) -> Iterator[DeviceOwner]:
 
 
 def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[DeviceOwner]:
-    """Yield the pods to which claims give this device, or else the claims that have it."""
+    """Yield the owners of a device by ResourceClaims: the pods on this node for which a claim with the device is
+    reserved. If there are none, the claim itself.
+    """
     pods = {pod.uid: pod for pod in _holding(facts)}
     for claim in (claim for claim in facts.claims if device in claim.held):
         users = _users(claim)
@@ -277,7 +296,7 @@ def _job(job: SlurmJob) -> str:
 
 
 def _job_lost(facts: NodeFacts, pod: Pod) -> str:
-    """Return the pod's job in words, if that job does not have the device by Slurm's record."""
+    """Return the pod's Slurm job in words, for a pod that has a device which Slurm does not show for this job."""
     job = noted_job(pod)
     if job is None:
         return "no Slurm job"
@@ -285,7 +304,9 @@ def _job_lost(facts: NodeFacts, pod: Pod) -> str:
 
 
 def _merged(owners: Iterable[DeviceOwner]) -> tuple[DeviceOwner, ...]:
-    """Return the owners with each pod only once: the first time, which is by Slurm's index."""
+    """Return the owners of a device with each pod only once: as it came first, which is by Slurm's index and not by a
+    claim.
+    """
     found: dict[str, DeviceOwner] = {}
     for owner in owners:
         found.setdefault(owner.uid or owner.text, owner)

@@ -10,7 +10,7 @@ _TITLE_WIDTH = 16
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of an explanation: its title, and the lines below it."""
+    """A part of an explanation: its title, and the lines of text that belong to it."""
 
     title: str
     texts: tuple[str, ...]
@@ -19,8 +19,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The state of one pod, gang, NodeSet, node or job (`subject`), and what a person can do about it.
 
-    `standing`: the state in half a sentence, after the subject. `lines`: details. `is_absent`: the subject does not
-    exist.
+    `standing`: the state in half a sentence, which continues the subject. `lines`: details. `is_absent`: the subject
+    does not exist, or a person has to name another namespace.
     """
 
     subject: str
@@ -31,7 +31,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer to one question of `kubectl sunk explain`: one explanation, or several if the name means several."""
+    """The answer to one question of `kubectl sunk explain`: one explanation, or several if several objects have the
+    name.
+    """
 
     explanations: tuple[Explanation, ...]
 

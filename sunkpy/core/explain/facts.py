@@ -1,4 +1,4 @@
-"""The facts that the explanation of a gang or pod is made from."""
+"""All facts from which the explanation of a gang or pod is made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """A gang as the scheduler would see it, and what else its explanation needs.
 
     Args:
-        family: the family of workloads to which its pods belong.
+        snapshot: what the scheduler decides on; it has the gang and its jobs.
+        policy: the scheduler's settings for jobs.
+        family: the family of workloads to which the gang's pods belong.
         asked: the name of the pod that the person asks about; empty if they ask about the gang.
         beyond: the names of pods for which the gang has no seat, and which have jobs of their own.
         states: Slurm node → its state by the last report of Slurm.

@@ -1,4 +1,4 @@
-"""Builds the explanation of a gang, or of one of its pods, for `kubectl sunk explain` and the page."""
+"""Builds the explanation of a gang, or of one of its pods, for `kubectl sunk explain` and the web page."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def _recognised(facts: Facts, gang: Gang) -> tuple[str, ...]:
 
 
 def _because(facts: Facts, found: Why) -> tuple[str, ...]:
-    """Return why the gang waits, what Slurm's reason means, and the scheduler's last message if it differs."""
+    """Return the texts that say why the gang waits: the cause with the meaning of Slurm's reason, and the scheduler's
+    last message about its pods if it says something else.
+    """
     snapshot = facts.snapshot
     passing = pending_reason(snapshot.live_jobs[0].slurm.state_reason) if found.cause is WaitCause.IN_QUEUE else ""
     texts = [found.text + (f" ({passing})" if passing else "")]
@@ -140,7 +142,9 @@ def _beyond(facts: Facts) -> tuple[str, ...]:
 
 
 def _role(role: Role) -> str:
-    """Return a line: `role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come when others run`."""
+    """Return one role of a gang as a line: `role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come
+    when others run`. A seat is a place for one pod.
+    """
     living = [member.index for member in role.members if not is_over(member.pod)]
     taken = {index for index in living if 0 <= index < role.seats}
     is_numbered = ANY_SEAT not in living
@@ -205,7 +209,9 @@ def _job(job: Job) -> str:
 
 
 def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
-    """Return which nodes the gang may use, and why not others; empty once all its pods have nodes."""
+    """Return texts that say which nodes the gang may use, and why not others; empty once all its pods have nodes, and
+    if the nodes are not known.
+    """
     eligibility = facts.snapshot.eligibility
     if gang.never_queues or eligibility is None or all(pod.spec.node_name or is_over(pod) for pod in gang.members):
         return ()
@@ -218,7 +224,9 @@ def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
 
 
 def _state(text: str) -> str:
-    """Return the node's state as Slurm writes it, and whether a job can start on the node."""
+    """Return the state of a node, as Slurm writes it (`text`), in brackets, with a hint if no job can start there;
+    empty if the state is not known.
+    """
     if not text:
         return ""
     node = SlurmNode(name="", state=frozenset(text.split("+")))
@@ -231,7 +239,9 @@ def _grouped(facts: Facts) -> list[tuple[str, str]]:
 
 
 def _by_value(values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return each value with the nodes that have it, in Slurm's range syntax; the most frequent value first."""
+    """Return pairs of a value and the nodes that have it, in Slurm's range syntax. The value with the most nodes comes
+    first.
+    """
     names: defaultdict[str, list[str]] = defaultdict(list)
     for name, value in values.items():
         names[value].append(name)

@@ -1,4 +1,4 @@
-"""Reads a gang's Slurm job from its pods' conditions and annotations, for people who cannot ask Slurm."""
+"""Reads a gang's Slurm job from its pods' conditions and annotations, for people who have no access to Slurm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _NOT_TAKEN: Final = re.compile(r"submit job |Slurm job \d+ ended before its pod 
 
 
 class JobOnPods(msgspec.Struct, frozen=True, kw_only=True):
-    """The Slurm job of a gang as its pods show it. `refused`: why Slurm did not take the job, in Slurm's words."""
+    """What the pods of a gang show of their Slurm job. `job`: None if they show none. `is_bound`: the pods have nodes.
+    `refused`: the message that Slurm did not take the job; empty if it did.
+    """
 
     job: Job | None = None
     is_bound: bool = False
@@ -29,10 +31,10 @@ class JobOnPods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_job(pods: Sequence[Pod], *, placed: Iterable[str]) -> JobOnPods:
-    """Return what the pods show of their Slurm job. `placed`: the Slurm nodes on which the pods are.
+    """Return what the pods of a gang show of their Slurm job. `placed`: the Slurm nodes on which the pods are.
 
-    A queued job has Slurm's last reason. A job whose pods are bound runs, unless they were evicted. For any other job
-    only the ID is known.
+    For a queued job this includes Slurm's last reason for waiting. A job whose pods are bound is taken to run, unless
+    the pods were evicted. For any other job only the ID is known.
     """
     living = [pod for pod in pods if not is_over(pod)]
     bound = [(pod, job) for pod in living if pod.spec.node_name and (job := noted_job(pod))]
@@ -56,13 +58,15 @@ def _waits(job: JobId, reason: str, partition: str) -> Job:
 
 
 def last_message(pods: Iterable[Pod]) -> str:
-    """Return the scheduler's last message about what the pods wait for: the first one in condition PodScheduled."""
+    """Return the scheduler's message about what the pods wait for: the first one in condition PodScheduled of these
+    pods; empty if there is none.
+    """
     conditions = filter(None, (_condition(pod, _SCHEDULED, status="False") for pod in pods))
     return next((each.message for each in conditions if each.message), "")
 
 
 def eviction_message(pod: Pod) -> str:
-    """Return why the pod was evicted, by its condition; empty if it was not."""
+    """Return why the pod was evicted, as its condition says; empty if it was not evicted."""
     evicted = _end(pod)
     return evicted.message if evicted is not None else ""
 

@@ -19,7 +19,9 @@ _ROLE: Final = "sunk-reader"
 
 
 def how_to_read(unread: Iterable[str]) -> str:
-    """Return which right the person has to ask an admin for, with the admin's commands if the texts name the right."""
+    """Return what a person can do who was not allowed to read something: the right to ask an admin for, with the
+    admin's commands. If the texts name no right, the person should ask as somebody who has it.
+    """
     refused = [found for text in unread if (found := _REFUSED.search(text))]
     if not refused:
         return "Ask as somebody who may read this; to see your own rights: kubectl auth can-i --list"
@@ -37,7 +39,9 @@ def how_to_read(unread: Iterable[str]) -> str:
 
 
 def _rights(refused: Iterable[re.Match[str]]) -> Iterator[str]:
-    """Yield the refused rights in words, such as `list nodes and pods` or `get jobs.batch in namespace slurm`."""
+    """Yield in words the rights that the apiserver refused, such as `list nodes and pods` or `get jobs.batch in
+    namespace slurm`.
+    """
     resources: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for each in refused:
         resources[each["verb"], each["namespace"] or ""][_resource(each)] = None

@@ -1,4 +1,4 @@
-"""Explains names that mean no object, and pods that belong to no known gang of this scheduler."""
+"""Explains names that no object has, and pods that belong to no known gang of this scheduler."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sunkpy.core.model.objects import Pod
 
 
 def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] = (), command: str = "") -> Explanation:
-    """Return the answer for a name that no object has. `kind`: Pod, Gang, NodeSet or Node.
+    """Return the answer that no object has this name. `kind`: Pod, Gang, NodeSet or Node.
 
-    An empty `namespace` means that no namespace has such an object. `elsewhere`: other namespaces that have one, where
-    the person should repeat `command`.
+    An empty `namespace` means that no namespace has such an object. `elsewhere`: other namespaces with an object of
+    this name; the person is told to repeat `command` there.
     """
     if elsewhere:
         first, *others = sorted(elsewhere)
@@ -38,7 +38,9 @@ def absent(kind: str, namespace: str, name: str, *, elsewhere: Collection[str] =
 
 
 def ambiguous(kind: str, name: str, namespaces: Collection[str], *, command: str) -> Explanation:
-    """Return the answer for a name that objects in several namespaces have; `command` names no namespace."""
+    """Return the answer that objects in several namespaces have this name. `command`: what the person has to repeat
+    with one of the namespaces.
+    """
     first, *_ = listed = sorted(namespaces)
     return Explanation(
         subject=f"{kind} {name}",
@@ -49,9 +51,9 @@ def ambiguous(kind: str, name: str, namespaces: Collection[str], *, command: str
 
 
 def not_in_cluster(name: str, namespace: str, *, elsewhere: Collection[str], command: str) -> Explanation:
-    """Return the answer for a node of another Slurm cluster than the one in `namespace`.
+    """Return the answer that a node belongs to another Slurm cluster than the one in `namespace`.
 
-    `elsewhere`: the namespaces of its clusters. `command`: the command with which the person asked.
+    `elsewhere`: the namespaces of the clusters that have the node. `command`: the command with which the person asked.
     """
     first, *others = sorted(elsewhere)
     return Explanation(
@@ -65,7 +67,7 @@ def not_in_cluster(name: str, namespace: str, *, elsewhere: Collection[str], com
 
 
 def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanation:
-    """Return the answer for a Kubernetes node without a slurmd pod. `nodesets`: namespace and name of each NodeSet."""
+    """Return the answer that a Kubernetes node has no slurmd pod. `nodesets`: namespace and name of each NodeSet."""
     namespace, nodeset = min(nodesets, default=("NAMESPACE", "NODESET"))
     return Explanation(
         subject=f"Node {name}",
@@ -76,7 +78,7 @@ def without_slurmd(name: str, nodesets: Collection[tuple[str, str]]) -> Explanat
 
 
 def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
-    """Return the answer if the object could not be looked up. `unread`: what could not be read, and why."""
+    """Return the answer that the object could not be looked up. `unread`: what could not be read, and why."""
     return Explanation(
         subject=f"{kind} {name}",
         standing="cannot be looked for",
@@ -86,7 +88,9 @@ def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
 
 
 def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
-    """Return the answer for a pod that names another scheduler than `scheduler_names`."""
+    """Return the answer for a pod whose scheduler is none of `scheduler_names`: it is not for this Slurm cluster, or it
+    was bound under a job by a scheduler of another name.
+    """
     other = pod.spec.scheduler_name or "default-scheduler"
     ours = " or ".join(sorted(scheduler_names))
     if pod.spec.node_name and (job := noted_job(pod)) is not None:
@@ -111,7 +115,9 @@ def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
 
 
 def unplaced(pod: Pod, above: Above, *, unreadable: str = "") -> Explanation:
-    """Return the answer for a pod whose gang is not known. `unreadable`: why its owner's kind cannot be read."""
+    """Return the answer for a pod whose gang is not known, because an owner of the pod is missing or was not read.
+    `unreadable`: why the owner's kind cannot be read.
+    """
     cures = {
         Absence.UNREADABLE: (
             "Install the CRD, or give the scheduler the right to read it: scheduler.extraRules of chart slurm. To see "

@@ -1,4 +1,4 @@
-"""Builds the explanation of a NodeSet, with the same functions that the operator decides by."""
+"""Builds the explanation of a NodeSet, with the same functions by which the operator decides."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _SHOWN: Final = 16
 class NodeSetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A NodeSet, and all that its explanation needs.
 
-    `world`: the value that the operator decides on; None if it could not be read, or if the spec is wrong (`problem`).
-    `views`: the nodes that the NodeSet may or may not use. `unread`: what could not be read, and why.
+    `world`: the value that the operator decides on; None if it could not be read, or if the spec is wrong (`problem`
+    says why). `views`: the nodes that the NodeSet may or may not use. `unread`: what could not be read, and why.
     """
 
     nodeset: NodeSet
@@ -62,7 +62,9 @@ _WORDS: Final = {
     "TearingDown": _Words("is being deleted", "Nothing: it ends when the jobs on its nodes have ended."),
     "WaitingForReady": _Words(
         "waits for slurmd pods to be ready",
-        "If it stays so: kubectl -n {namespace} describe pod POD; kubectl sunk why-drained",
+        "If it stays so, see why a slurmd pod is not ready: "
+        "kubectl -n {namespace} get pods -l sunkpy.dev/nodeset={name}, then kubectl -n {namespace} describe pod POD. "
+        "Closed nodes: kubectl sunk why-drained",
     ),
     "Paused": _Words(
         "is paused, with pods of an older template", "To roll them: kubectl sunk roll {name} resume -n {namespace}"
@@ -98,7 +100,9 @@ _HELD: Final = _Words(
 
 
 def explain_nodeset(facts: NodeSetFacts) -> Explanation:
-    """Return how many pods a NodeSet wants and has, which nodes it cannot use and why, and what a roll waits for."""
+    """Return the explanation of a NodeSet: how many pods it wants and has, which nodes it cannot use and why, and what
+    the removal or replacement of its slurmd pods waits for.
+    """
     nodeset, world = facts.nodeset, facts.world
     plan = decide_nodeset(world) if world is not None else None
     status = make_status(world, plan) if world is not None and plan is not None else nodeset.status
@@ -145,7 +149,7 @@ def _counts(status: NodeSetStatus) -> str:
 
 
 def _conditions(status: NodeSetStatus) -> Iterator[str]:
-    """Yield the NodeSet's conditions as text, without those that only repeat others for kstatus."""
+    """Yield the NodeSet's conditions as text. Conditions that only repeat others for kstatus are left out."""
     for each in status.conditions:
         if each.type not in OF_KSTATUS:
             yield f"{each.type}={each.status}, {each.reason}: {each.message}"
@@ -165,7 +169,9 @@ def _infeasible(facts: NodeSetFacts) -> Iterator[str]:
 
 
 def _going(world: World, plan: Plan) -> Iterator[str]:
-    """Yield what each slurmd pod that is to be removed waits for; pods that wait for the same are one line."""
+    """Yield texts that say what each slurmd pod that is to be removed waits for; pods that wait for the same are in one
+    text.
+    """
     found: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
     marked, answered = world.survey.those(Trait.MARKED), world.survey.those(Trait.ANSWERED)
     for uid, cause in plan.wanted_gone.items():
@@ -188,7 +194,9 @@ def _cause(cause: RemovalCause) -> str:
 
 
 def _next(world: World, plan: Plan) -> Iterator[str]:
-    """Yield what the operator does later: outdated pods that it will replace, and pods that it will create."""
+    """Yield texts that say what the operator does later: which outdated slurmd pods it will replace, and how many it
+    will create.
+    """
     left = [judged.pod for judged in world.survey.outdated if judged.pod.uid not in plan.wanted_gone]
     outdated = [pod for pod in left if not pod.is_deleting]
     if outdated and world.nodeset.spec.update_strategy.type == "RollingUpdate":

@@ -1,4 +1,4 @@
-"""Why a gang or pod is in its state: the cause that `decide_gang` reports, or else its stage.
+"""Finds why a gang or pod is in its state: the cause that `decide_gang` reports, or else how far the gang has come.
 
 This module has no rules about gangs. It only chooses the pods that the person asks about.
 """
@@ -21,7 +21,9 @@ from sunkpy.core.placement.admission import Verdict
 
 
 class Stage(enum.Enum):
-    """The stage of a gang or pod if `decide_gang` reports nothing that it waits for."""
+    """How far a gang or pod has come, from its scheduling gates to its end. It is used if `decide_gang` reports nothing
+    that the gang waits for.
+    """
 
     GONE = "its pods are gone"
     POD_OVER = "the pod has ended, others of its gang have not"
@@ -48,14 +50,16 @@ Cause = WaitCause | Stage
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a gang or pod is in its state. `text`: the message of `decide_gang` or Kubernetes about it; may be empty."""
+    """Why a gang or pod is in its state. `text`: what `decide_gang`, the kubelet or Kubernetes says about it; may be
+    empty.
+    """
 
     cause: Cause
     text: str = ""
 
 
 def why(facts: Facts) -> Why:
-    """Return why the pod that the person asks about is in its state; for a question about a gang, why the gang is."""
+    """Return why the pod that the person asks about is in its state, or why the gang is if they ask about the gang."""
     snapshot, gang, pod = facts.snapshot, facts.snapshot.gang, facts.pod
     if gang is None:
         return Why(cause=Stage.GONE)
@@ -132,7 +136,9 @@ def _why_without(facts: Facts, waiting: Sequence[Pod], actions: Sequence[GangAct
 
 
 def _why_not_bound(facts: Facts, waiting: Sequence[Pod]) -> Why:
-    """Return why pods that can be bound are not bound yet, by what their kubelets would answer."""
+    """Return why pods that could be bound are not bound yet: what their nodes' kubelets would answer says whether they
+    would be refused, would have to wait, or are to be bound next.
+    """
     verdicts = [facts.admissions[pod.uid] for pod in waiting if pod.uid in facts.admissions]
     refused = next((each for each in verdicts if each.verdict is Verdict.REFUSE), None)
     if refused is not None:

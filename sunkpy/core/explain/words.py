@@ -11,7 +11,8 @@ from sunkpy.core.gang.actions import WaitCause
 
 
 class Words(msgspec.Struct, frozen=True):
-    """The state in half a sentence after the pod's name, and what to do. After a command there is no full stop.
+    """The texts for one cause: the state in half a sentence, which continues the pod's name, and what to do. A text
+    that ends with a command has no full stop.
 
     `what_to_do` may have the fields {kind} (of the workload), {namespace}, {pod} (the first one concerned) and {job}.
     """
@@ -197,7 +198,7 @@ PENDING_REASONS: Final = {
 
 
 def pending_reason(reason: str) -> str:
-    """Return the meaning of Slurm's reason for waiting; empty if this module does not know it."""
+    """Return in plain words what Slurm's reason for a job's waiting means; empty if this module does not know it."""
     if reason.startswith("QOSMin"):
         return "it asks for less than the minimum of its QoS"
     if reason.startswith(("Assoc", "QOS")) or (reason.startswith("Max") and reason.endswith(("PerAccount", "PerUser"))):

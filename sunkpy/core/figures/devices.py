@@ -1,4 +1,6 @@
-"""Metric `sunkpy_job_gpu`, which says which job has which GPU: one series for each GPU, to be joined with DCGM's."""
+"""Metric `sunkpy_job_gpu`, which says which job has which GPU: one series for each GPU, to be joined with the metrics
+of DCGM.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _LABELS: Final = ("job", "user", "account", "partition", "node", "index", "uuid"
 
 
 def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
-    """Return node → how many of its GPUs running jobs have. Only jobs count for which Slurm names the devices."""
+    """Return node → how many of its GPUs running jobs have. Jobs whose devices Slurm does not name are not counted."""
     found: Counter[str] = Counter()
     for job in jobs:
         for node, indices in job.devices.items():
@@ -26,7 +28,9 @@ def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
 
 
 def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> MetricFamily:
-    """Return metric `sunkpy_job_gpu`. For a gang of several pods, label `pod` is the object that makes them a gang."""
+    """Return metric `sunkpy_job_gpu` for these jobs and nodes. For a gang of several pods, the label `pod` names the
+    object that makes the pods a gang.
+    """
     known: dict[str, Sequence[SlurmDevice]] = {}
     samples = []
     for job in jobs:

@@ -1,6 +1,6 @@
 """Metric `sunkpy_node_drain_seconds_total`: for how long each node was draining (with jobs) and drained (without).
 
-The time between two reads of a node counts if it was in the same state at both.
+The time between two reads of a node counts only if the node was in the same one of these states at both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from sunkpy.core.model.states import SlurmNode
 
 
 class DrainTimes:
-    """The drain times that one leader counts. `nodeset_of`: returns the NodeSet of a Slurm node; empty if none."""
+    """How long each node was drained, as one leader of the syncer has counted it since its start. `nodeset_of`: returns
+    the NodeSet of a Slurm node; empty if there is none.
+    """
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._nodeset_of = nodeset_of
@@ -23,7 +25,9 @@ class DrainTimes:
         self._at_s = 0.0
 
     def add(self, nodes: Mapping[str, SlurmNode], now_s: float) -> None:
-        """Add the time since the last read for each node. `now_s` is monotonic. Nodes that Slurm lacks are dropped."""
+        """Add the time since the last read for each node that is drained now and was drained then. `now_s` is
+        monotonic. Nodes that Slurm no longer has are dropped.
+        """
         now = {name: state for name, node in nodes.items() if (state := _state(node))}
         for name, state in now.items():
             self._nodesets[name] = self._nodeset_of(name) or self._nodesets.get(name, "")

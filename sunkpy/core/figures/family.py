@@ -1,4 +1,4 @@
-"""Metrics as text for Prometheus, with a bound on how many series one metric may have."""
+"""Writes metrics as text for Prometheus, and limits how many series one metric may have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Sample(NamedTuple):
-    """One series of a metric: the values of its labels, in the order of the metric's labels, and its figure."""
+    """One series of a metric: the values of its labels, in the order in which the metric names the labels, and its
+    number.
+    """
 
     labels: tuple[str, ...]
     value: float
@@ -22,7 +24,7 @@ class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
     """One metric with all its series. A metric whose name ends with `_total` is a counter.
 
     `lines`: how many samples belong together; more than one only in a histogram. The last label of a histogram is `le`;
-    it is `_sum` or `_count` in the samples of its sum and count.
+    in the samples of the histogram's sum and count its value is `_sum` or `_count`.
     """
 
     name: str
@@ -33,12 +35,12 @@ class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """The type of the metric, as Prometheus calls it."""
+        """The metric's type for Prometheus: `histogram`, `counter` or `gauge`."""
         return "histogram" if self.lines > 1 else "counter" if self.name.endswith("_total") else "gauge"
 
 
 class Page(NamedTuple):
-    """Metrics as text for Prometheus. `cut`: metric → how many of its series the bound left out."""
+    """Metrics as text for Prometheus. `cut`: metric → how many of its series were left out, because it has too many."""
 
     text: bytes
     cut: Mapping[str, int]

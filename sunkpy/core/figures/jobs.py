@@ -24,10 +24,11 @@ States = frozenset[str]
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What metrics need to know of a job. `tasks`: how many tasks of a job array wait; 1 for any other job.
 
-    `cpus`, `memory_mib`, `gpus`: what is allocated, so 0 while the job waits. `devices`: node → the indices of the
+    `cpus`, `memory_mib`, `gpus`: what is allocated to the job, 0 while it waits. `devices`: node → the indices of the
     job's GRES there, while it runs. `comment`: the job's comment if the scheduler wrote it. `partition`: may name
-    several, with commas, while the job waits. `started_s`: seconds since 1970, 0 if it has not started. `waited_s`:
-    seconds from when it could have started until it started. `waits`: what it asks of nodes, while it has none.
+    several, with commas, while the job waits. `started_s`: seconds since 1970, 0 if the job has not started.
+    `waited_s`: seconds from when the job could have started until it started. `waits`: what the job asks of nodes,
+    while it has none.
     """
 
     id: int
@@ -136,31 +137,34 @@ class Tally:
 
     @property
     def common(self) -> dict[str, int]:
-        """The figures that exist for the cluster, users, accounts and partitions: end of the metric's name → figure."""
+        """The figures that exist for the cluster, users, accounts and partitions: suffix of the metric's name
+        (`running`) → number.
+        """
         counts = {name: sum(n for s, n in self._records.items() if test(s)) for name, test in _STATES.items()}
         return counts | self._sums
 
     @property
     def of_all(self) -> dict[str, int]:
-        """The figures of the whole cluster: end of the metric's name → figure."""
+        """The figures of the whole cluster: suffix of the metric's name after `slurm_jobs` (`running`) → number."""
         waiting = sum(count for state, count in self._records.items() if is_job_pending(state))
         tasks = self._records.total() - waiting + self._sums["pending"]
         return self.common | {"": tasks, "nodes_alloc": len(self._nodes)}
 
     @property
     def of_person(self) -> dict[str, int]:
-        """The figures of a user or an account: end of the metric's name → figure."""
+        """The figures of a user or an account: suffix of the metric's name (`running`) → number."""
         return self.common | {"": self._records.total(), "nodes_alloc": len(self._nodes)}
 
     @property
     def of_partition(self) -> dict[str, int]:
-        """The figures of a partition: end of the metric's name → figure."""
+        """The figures of a partition: suffix of the metric's name after `slurm_partition_jobs` (`running`) → number."""
         open_ = sum(n for s, n in self._records.items() if not is_job_ended(s) or "COMPLETING" in s)
         return self.common | self._waiting | {"": open_, "wait_part_node_limit": self._over_limit}
 
 
 def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[MetricFamily]:
-    """Yield all metrics of jobs. `tiers`: partition → its PriorityTier. A partition without jobs has figures of 0.
+    """Yield all metrics of jobs. `tiers`: partition → its PriorityTier. A partition without jobs gets the value 0 in
+    each metric.
 
     A job that waits for several partitions counts in the one with the highest tier, which slurmctld tries first.
     """

@@ -1,8 +1,8 @@
 """Metrics of the work that jobs lost because their nodes failed, in CPU and GPU seconds.
 
-A lost run counts from its start until it was last read. Slurm ends a job whose node fails (NODE_FAIL), or requeues it.
-A requeued job counts if one of its nodes is down or gone when its new run is seen. Runs that start and fail between two
-reads do not count. A job that writes checkpoints has lost less than its run.
+A lost run of a job counts from its start until the job was last read as running. Slurm ends a job whose node fails
+(NODE_FAIL), or requeues it. A requeued job counts if one of its nodes is down or gone when sunkpy first sees it after
+that. Runs that start and fail between two reads do not count. A job that writes checkpoints has lost less than its run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _Key = tuple[str, str]
 
 
 class LostWork:
-    """The counters of lost work of one leader. `nodeset_of`: returns the NodeSet of a Slurm node; empty if none."""
+    """The counters of work that jobs lost, as one leader of the syncer has counted them since its start. `nodeset_of`:
+    returns the NodeSet of a Slurm node; empty if there is none.
+    """
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
         self._nodeset_of = nodeset_of
@@ -32,9 +34,10 @@ class LostWork:
         self._seconds: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode], slurm_s: int, *, is_whole: bool) -> None:
-        """Compare these jobs with those of the last read, and count the runs that were lost.
+        """Compare these jobs with those of the last read, and count the runs that were lost since.
 
-        `slurm_s`: Slurm's time, 0 if it did not say. `is_whole`: these are all jobs that Slurm has.
+        `slurm_s`: the time by Slurm's clock; with 0, which means not known, nothing is counted. `is_whole`: `jobs` are
+        all jobs that Slurm has.
         """
         if not slurm_s:
             return
@@ -77,7 +80,9 @@ class LostWork:
 
 
 def _how_lost(was: JobRow, job: JobRow, nodes: Mapping[str, SlurmNode]) -> str:
-    """Return how a job that ran at the last read (`was`) lost its run since; empty if it did not."""
+    """Return how a job that ran at the last read (`was`) has lost its run since: `failed` or `requeued`; empty if it
+    has not.
+    """
     if job.state & _FAILED:
         return _ENDED
     is_another_run = job.started_s != was.started_s and ("PENDING" in job.state or "RUNNING" in job.state)

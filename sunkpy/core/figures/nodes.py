@@ -1,7 +1,8 @@
 """Metrics of Slurm nodes: how many are in each state, what each node has, and the sums for each partition.
 
-A node counts in one of the states future, down, mixed, alloc, idle and unknown, and under each flag that it has.
-`drain` and `drained` count drained nodes without jobs, `draining` those on which a job still runs. Memory is in MiB.
+A node counts in one of the states future, down, mixed, alloc, idle and unknown, and also under each flag that it has.
+`drain` and `drained` count drained nodes without jobs, `draining` counts drained nodes on which a job still runs.
+Memory is in MiB.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ _OF_PARTITION: Final = {"completing": "cg", "noresp": "no_resp", "reboot_req": "
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition. `nodes`: its nodes, and records of nodes that do not exist yet (`potential` of NodeSets)."""
+    """A Slurm partition. `nodes`: its nodes, and records of nodes that do not exist yet (`potential` of NodeSets).
+    `tier`: its PriorityTier.
+    """
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -69,12 +72,12 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_draining(state: States) -> bool:
-    """True if a node with this state is drained, but a job is still on it."""
+    """True if a node with these state flags has a drain, but a job is still on it."""
     return "DRAIN" in state and bool(state & {"COMPLETING", "ALLOCATED", "MIXED"})
 
 
 def is_drained(state: States) -> bool:
-    """True if a node with this state is drained, and no job is on it."""
+    """True if a node with these state flags has a drain, and no job is on it."""
     return "DRAIN" in state and not is_draining(state)
 
 
@@ -91,13 +94,17 @@ _STATES: Final[Mapping[str, Callable[[States], bool]]] = {
 
 
 def count_states(nodes: Iterable[SlurmNode]) -> dict[str, int]:
-    """Return figure → how many nodes are in its state. Thousands of nodes have few states, so each is tested once."""
+    """Return the end of a metric's name (`idle`, `draining` and so on) → how many nodes are in this state. Thousands of
+    nodes have few different states, so each state is tested once.
+    """
     states = Counter(node.state for node in nodes)
     return {name: sum(n for state, n in states.items() if test(state)) for name, test in _STATES.items()}
 
 
 def state_families(nodes: Iterable[SlurmNode]) -> Iterator[MetricFamily]:
-    """Yield metrics `slurm_nodes` and `slurm_nodes_*`, also under SUNK's other names for some of them."""
+    """Yield metrics `slurm_nodes` and `slurm_nodes_*`, some of them a second time under the names that SUNK's syncer
+    uses.
+    """
     states = Counter(node.state for node in nodes)
     yield single("slurm_nodes", "Number of Slurm nodes", states.total())
     for name, test in (*_STATES.items(), *_ALIASES.items()):

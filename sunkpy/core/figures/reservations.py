@@ -1,4 +1,4 @@
-"""Metrics of Slurm's licenses, under the names that exporters of Slurm use, and of its reservations."""
+"""Metrics of Slurm's licenses, under the names that other exporters of Slurm use, and of Slurm's reservations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OF_RESERVATION: Final[Mapping[str, tuple[str, Callable[[Reservation], int]]]] =
 
 
 def license_families(licenses: Iterable[License]) -> Iterator[MetricFamily]:
-    """Yield metrics `slurm_lic_*`."""
+    """Yield the metrics of Slurm's licenses, `slurm_lic_*`, with one series for each license."""
     known = tuple(licenses)
     for end, (text, of) in _OF_LICENSE.items():
         samples = [Sample((each.name,), of(each)) for each in known]
@@ -51,7 +51,7 @@ def license_families(licenses: Iterable[License]) -> Iterator[MetricFamily]:
 
 
 def reservation_families(reservations: Iterable[Reservation]) -> Iterator[MetricFamily]:
-    """Yield metrics `sunkpy_reservation_*`."""
+    """Yield the metrics of Slurm's reservations, `sunkpy_reservation_*`, with one series for each reservation."""
     known = tuple(reservations)
     for end, (text, of) in _OF_RESERVATION.items():
         samples = [Sample((each.name,), of(each)) for each in known]

@@ -1,5 +1,5 @@
-"""Metrics of fair share, under the names that exporters of Slurm use. Only usage has another name,
-because it is another figure than theirs.
+"""Metrics of fair share, under the names that other exporters of Slurm use. Only the usage has another name, because it
+is not the same figure as theirs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from sunkpy.core.figures.family import MetricFamily, Sample
 class Share(msgspec.Struct, frozen=True, kw_only=True):
     """The fair share of an account (no `user`), or of a user in an account, as sshare(1) shows it.
 
-    `norm_shares`, `effective_usage`: parts of the parent's shares and usage, 0 to 1. `usage_s`: TRES seconds by billing
-    weight, halved each PriorityDecayHalfLife. `factor`: 0 to 1, higher goes first; only users have one.
+    `norm_shares`, `effective_usage`: parts of the parent's shares and usage, 0 to 1. `usage_s`: seconds of TRES,
+    weighted as for billing and halved each PriorityDecayHalfLife. `factor`: the fair-share factor, 0 to 1; jobs with a
+    higher one go first. Only users have one.
     """
 
     account: str
@@ -44,7 +45,9 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[Share], float]]]] = {
 
 
 def share_families(shares: Sequence[Share]) -> Iterator[MetricFamily]:
-    """Yield metrics `slurm_user_fairshare*` and `slurm_account_fairshare_*`; Slurm has no factor for accounts."""
+    """Yield metrics `slurm_user_fairshare*` and `slurm_account_fairshare_*`. There is no `slurm_account_fairshare`,
+    because Slurm has no factor for accounts.
+    """
     users = [share for share in shares if share.user]
     accounts = [share for share in shares if not share.user]
     for end, (text, of) in _FIGURES.items():

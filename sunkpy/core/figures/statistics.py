@@ -19,7 +19,9 @@ class Rpc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """slurmctld's statistics: `figures` by slurmrestd's names (nested: `part.name`), and requests by type and user."""
+    """slurmctld's statistics of itself. `figures`: slurmrestd's name → value (a nested name is `part.name`). `by_type`,
+    `by_user`: the requests by message type and by user.
+    """
 
     figures: Mapping[str, int] = {}
     by_type: tuple[Rpc, ...] = ()
@@ -93,7 +95,9 @@ _SECONDS: Final = "Seconds that slurmctld worked on these requests"
 
 
 def statistics_families(statistics: Statistics) -> Iterator[MetricFamily]:
-    """Yield metrics `slurm_sched*`, `slurm_bf_*`, `slurm_sdiag_*` and others, for the figures that this Slurm has."""
+    """Yield metrics `slurm_sched*`, `slurm_bf_*`, `slurm_sdiag_*` and others. Figures that this version of Slurm does
+    not have are left out.
+    """
     for name, source in NAMES.items():
         if source in statistics.figures:
             yield single(f"slurm_{name}", f"sdiag: {source.replace('_', ' ')}", statistics.figures[source])

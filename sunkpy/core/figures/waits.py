@@ -24,7 +24,7 @@ _Key = tuple[str, str, str]
 
 
 class WaitTimes:
-    """The histogram of waiting times that one leader counts."""
+    """The histogram of jobs' waiting times, as one leader of the syncer has counted them since its start."""
 
     def __init__(self) -> None:
         self._since_s = 0
@@ -33,11 +33,15 @@ class WaitTimes:
         self._sums: dict[_Key, int] = {}
 
     def begin(self, slurm_s: int) -> None:
-        """Set the moment after which starts count; only the first call counts. 0: Slurm did not say its time."""
+        """Set the moment, by Slurm's clock, after which job starts count; only the first call with a time other than 0
+        counts. 0 means that Slurm did not say its time.
+        """
         self._since_s = self._since_s or slurm_s
 
     def add(self, jobs: Iterable[JobRow], *, is_whole: bool) -> None:
-        """Count those of the jobs that have started. `is_whole`: these are all jobs that Slurm has."""
+        """Count the waiting times of those jobs that have started since `begin` and were not counted yet. `is_whole`:
+        `jobs` are all jobs that Slurm has.
+        """
         if not self._since_s:
             return
         started = {job.id: job for job in jobs if job.started_s > self._since_s}
@@ -53,7 +57,7 @@ class WaitTimes:
 
     @property
     def family(self) -> MetricFamily:
-        """The metric `sunkpy_job_wait_seconds`."""
+        """The metric `sunkpy_job_wait_seconds` with the waiting times counted so far."""
         text = (
             "Seconds that jobs waited from when they were eligible to start until they started, by account, "
             "partition and door (`Slurm`: jobs of people; `Kubernetes`: pods)"

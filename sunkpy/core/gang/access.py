@@ -1,12 +1,12 @@
 """What pods of a namespace may ask of Slurm, and which Slurm users own their jobs.
 
-The administrator maps namespaces to Slurm users in `scheduler.access`. If a rule gives a namespace users, its jobs are
-submitted as one of these, and Slurm applies its limits to that user. If not, the scheduler's own Slurm user owns the
-jobs, and only the rule says which partitions, accounts and so on they may use. A namespace without a rule gets only the
-default partition.
+The administrator maps namespaces to Slurm users in `scheduler.access`. If a rule gives a namespace users, the jobs of
+its pods are submitted as one of these users, and Slurm applies that user's limits. If a rule gives no users, the
+scheduler's own Slurm user owns the jobs, and only the rule says which partitions, accounts and so on they may use. A
+namespace without a rule gets only the default partition.
 
-A rule names namespaces, or has labels that a namespace must have. If no rule covers a namespace, its annotations can
-say the same, if only administrators can set these.
+A rule names namespaces, or has labels that a namespace must have. If no rule covers a namespace, annotations on the
+namespace can say the same, provided that only administrators can set these annotations.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ANY: Final = "*"
 
 
 class AccessRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One rule of `scheduler.access`: what pods of some namespaces may ask for. `namespaces`: their names, or `*` for
-    all. `namespace_labels`: labels that a namespace must have, all of them.
+    """One rule of `scheduler.access`: what pods of some namespaces may ask for. `namespaces`: the names of these
+    namespaces, or `*` for all. `namespace_labels`: the rule also covers namespaces that have all these labels.
 
-    Each list has the allowed names, `*` for any. A pod that names none gets the first name of the list, unless that is
-    `*`. `longest_grace_seconds`: the limit for the grace period of pods whose job has lost the node; 0: no limit of its
-    own.
+    Each other list has the allowed names, `*` for any. A pod that names none gets the first name of the list, unless
+    that is `*`; for reservations and licenses it gets none. `longest_grace_seconds`: the limit for the grace period of
+    pods whose job has lost the node; 0: the rule sets no limit.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -45,7 +45,9 @@ class AccessRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     longest_grace_seconds: int = 0
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """True if the rule names this namespace, or the namespace has all labels of the rule."""
+        """True if the rule applies to a namespace with this name and these labels: it names the namespace, or it has
+        labels and the namespace has all of them.
+        """
         by_name = ANY in self.namespaces or namespace in self.namespaces
         by_label = bool(self.namespace_labels) and self.namespace_labels.items() <= labels.items()
         return by_name or by_label
@@ -74,10 +76,11 @@ _ONLY_IF_ASKED: Final = frozenset({"reservation", "licenses"})
 
 
 def rule_for(rules: Iterable[AccessRule], namespace: Namespace, *, annotated: bool = False) -> AccessRule:
-    """Return the first rule that covers a namespace; without one, a rule that allows nothing but the default partition.
+    """Return the first rule that covers a namespace. If none does, return a rule made of the annotations of the
+    namespace, or an empty rule, which allows nothing but the default partition.
 
-    `annotated`: also read the annotations of the namespace. The chart sets it only if none but administrators can write
-    these.
+    `annotated`: whether to read the annotations of the namespace. The chart sets it only if none but administrators can
+    write these.
     """
     own = _annotated_rule(namespace.annotations) if annotated else AccessRule()
     return next((rule for rule in rules if rule.covers(namespace.name, namespace.labels)), own)
@@ -99,10 +102,11 @@ def _annotated_rule(annotations: Mapping[str, str]) -> AccessRule:
 
 
 def restricted(gang: Gang, rule: AccessRule, *, default_partition: str = "") -> Gang:
-    """Return the gang with the defaults of its namespace, and with a fatal problem for each option that the namespace
-    may not use.
+    """Return the gang with only the options that the rule of its namespace allows. An option that nobody set gets the
+    default of the rule. For each option that the namespace may not use, the gang gets a fatal problem, and is not
+    submitted.
 
-    A refused option is replaced by the default, because pods that somebody bound by hand get a job although they are
+    A refused option is replaced by the default, too: pods that somebody bound by hand get a job although their gang is
     refused.
     """
     changes: dict[str, str] = {}
@@ -132,16 +136,17 @@ def restricted(gang: Gang, rule: AccessRule, *, default_partition: str = "") -> 
 
 
 def _named(option: str, asked: str) -> list[str]:
-    """Return the names in the value of an option. From licenses their counts are cut off (`sbatch --licenses`: `a:2,b`,
-    `a|b`).
+    """Return the names in the value of an option, such as two partitions in `a,b`. The counts of licenses are cut off
+    (`sbatch --licenses`: `a:2,b`, `a|b`).
     """
     parts = re.split(r"[,;|()\s]+", asked) if option == "licenses" else asked.split(",")
     return [name for part in parts if (name := part.partition(":")[0] if option == "licenses" else part)]
 
 
 def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
-    """Return the options that Slurm decides by the user of a job, each with the problem that refuses it where
-    namespaces share a user.
+    """Return the options that would affect other namespaces, by their field in JobSpec, each with the fatal problem
+    that refuses it. Slurm applies these options to all jobs of a user, and here several namespaces share the
+    scheduler's Slurm user.
     """
     asked = {
         "dependency": ("dependency", "singleton" in options.dependency, "singleton waits for jobs"),
@@ -159,8 +164,8 @@ def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
 
 
 def unknown_namespace(gang: Gang) -> Gang:
-    """Return the gang while its namespace is not known yet: without options and without a user, and with a fatal
-    problem.
+    """Return the gang as it counts while its namespace is not known yet: without options, without a Slurm user, and
+    with a fatal problem, so that no job is submitted for it.
     """
     text = f"what namespace {gang.id.namespace} may ask of Slurm is not known yet"
     problems = (*gang.problems, Problem(text=text, fatal=True))

@@ -1,5 +1,5 @@
-"""What the scheduler can do about a gang. `decide_gang` returns these actions, and the scheduler executes them in one
-`match`.
+"""The actions that the scheduler can take for a gang, as data. `decide_gang` returns them, and the scheduler executes
+them in one `match`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,25 @@ from sunkpy.core.model.states import JobId
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
-    """Submit a job to Slurm for these pods."""
+    """Action: submit a placeholder job to Slurm, which will hold the nodes for these pods."""
 
     request: JobSpec
     pods: tuple[Pod, ...]
 
 
 class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
-    """Replace the list of nodes that a pending job must not use."""
+    """Action: tell Slurm that a pending job must not use the nodes in `excluded`. They replace all nodes excluded
+    before.
+    """
 
     job: JobId
     excluded: tuple[str, ...]
 
 
 class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """Change a pending job as the annotations of its pods say now. An Event on `pod` reports the change."""
+    """Action: change the terms of a pending Slurm job (partition, time limit …) to what its pods ask for by annotations
+    now. An Event on `pod` reports the change.
+    """
 
     job: JobId
     pod: Pod
@@ -41,14 +45,16 @@ class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod to be bound, and the note that is written on it with the binding: its job, node, seat and GPUs."""
+    """A pod that is to be bound, and the annotations that are written on the pod with the binding (`note`): its job,
+    node, seat and GPUs.
+    """
 
     pod: Pod
     note: BindingNote
 
 
 class IfRefused(enum.Enum):
-    """What the scheduler does with a gang if a node refuses one of its members."""
+    """What the scheduler does with a gang if a node refuses one of the gang's pods that was to be bound there."""
 
     GIVE_BACK = "the job is given back, and the next one keeps away from that node for a while"
     WAIT = "the member is tried again"
@@ -56,9 +62,10 @@ class IfRefused(enum.Enum):
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
-    """Bind pods to nodes of their job. If a kubelet would refuse one of them, none is bound.
+    """Action: bind pods to nodes that `job` holds. If a kubelet would refuse one of the pods, none of them is bound,
+    and `if_refused` says what the scheduler does instead.
 
-    `final_because`: why the owner does not replace these pods once they are evicted; empty if it does.
+    `final_because`: why the owner of these pods does not replace them if they are evicted later; empty if it does.
     """
 
     job: JobId
@@ -68,8 +75,8 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BindDirectly(msgspec.Struct, frozen=True, kw_only=True):
-    """Bind a pod of a DaemonSet to the Kubernetes node that it is made for, without a job, if the kubelet would admit
-    it.
+    """Action: bind a pod of a DaemonSet to the Kubernetes node that the pod is made for, without a Slurm job. The pod
+    is not bound if the kubelet would refuse it.
     """
 
     pod: Pod
@@ -77,50 +84,57 @@ class BindDirectly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoteJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Note on a bound pod that another job holds its node from now on."""
+    """Action: annotate a bound pod with `job`, the replacement job that holds the pod's node from now on."""
 
     pod: Pod
     job: JobId
 
 
 class NoteDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """Annotate a bound pod with the GPUs of the node that are its own (`gpus`); without any, remove the annotation."""
+    """Action: annotate a bound pod with `gpus`, the indices of its GPUs on the node. If `gpus` is empty, the annotation
+    is removed.
+    """
 
     pod: Pod
     gpus: str
 
 
 class FreeDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """Release the devices that claims of a pod have reserved, because the pod was not bound with them."""
+    """Action: release the devices that are reserved by the ResourceClaims of a pod, because the pod was not bound with
+    them.
+    """
 
     pod: Pod
 
 
 class MakeSolo(msgspec.Struct, frozen=True, kw_only=True):
-    """Make a pod a gang of its own, because the job of its gang has no slot for it or does not have its node."""
+    """Action: take a pod out of its gang and make it a gang of its own with its own job, because the job of its gang
+    has no room for the pod or does not have the pod's node.
+    """
 
     pod: Pod
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
-    """End a job with the exit code of its pods: 0 if all succeeded, else 1."""
+    """Action: end the job of a gang with the exit code of the gang's pods: 0 if all succeeded, else 1."""
 
     job: JobId
     exit_code: int
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
-    """Cancel a Slurm job; `why` is for the log and the Event."""
+    """Action: cancel a Slurm job. `why` is the reason, for the log and the Event."""
 
     job: JobId
     why: str
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Evict a pod, because its job has lost the node.
+    """Action: evict a pod, because the job of the pod has lost the node, or the pod has lost its devices.
 
-    `cause`: why the pod is evicted, if not for the end of its job. `suspension`: if the job was preempted, the
-    scheduler suspends this owner instead of evicting the pod. `grace_s`: the grace period; None: the pod's own.
+    `cause`: why the pod is evicted; None: because of the way its job ended. `suspension`: if the job was preempted, the
+    scheduler suspends this owner instead of evicting the pod. `grace_s`: the grace period in seconds; None: the pod's
+    own.
     """
 
     pod: Pod
@@ -131,14 +145,16 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shorten(msgspec.Struct, frozen=True, kw_only=True):
-    """Shorten the grace period of a pod that somebody else has deleted, because its job has lost the node."""
+    """Action: shorten the grace period of a pod whose job has lost the node. Somebody else has deleted the pod already,
+    with a longer grace period.
+    """
 
     pod: Pod
     grace_s: int
 
 
 class WaitCause(enum.Enum):
-    """Why a pod is not bound yet."""
+    """The reasons why a pod is not bound to a node yet."""
 
     NO_NAMED_NODE = "never queues, and its affinity names no node"
     REFUSED = "something that it asks for or declares cannot be done"
@@ -162,10 +178,10 @@ _PASSING: Final = frozenset({
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Set a condition on the pod that says why it is not bound yet.
+    """Action: set a condition on a pod that says why the pod is not bound yet.
 
-    `needs_node`: True if no node could hold the pod, or Slurm has none free for it. Only then may an autoscaler add a
-    node.
+    `needs_node`: True if no existing node could hold the pod, or Slurm has none free for it. Only in this case may an
+    autoscaler add a node.
     """
 
     pod: Pod
@@ -175,12 +191,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_problem(self) -> bool:
-        """True if the pod waits until a person or the cluster changes something, not only for its turn."""
+        """True if the pod waits until a person or the cluster changes something. False if the pod only waits for its
+        turn.
+        """
         return self.cause not in _PASSING
 
 
 class Warn(msgspec.Struct, frozen=True, kw_only=True):
-    """Write a warning Event on a pod, once."""
+    """Action: write a warning Event on a pod, once, with this reason and the text `note`."""
 
     pod: Pod
     reason: str

@@ -1,14 +1,15 @@
 """The evidence that a pod belongs to a gang, from weak to strong.
 
 A running scheduler knows to which gang each pod belongs since it first saw the pod, and does not change that. A new
-leader has to find out under which gang's job an earlier leader bound each pod. Labels, annotations and owners may have
-changed since, or be unreadable. A binding note can be forged where no admission policy protects it. The comment of a
-job proves to which gang the job belongs, but not which pods run under it. So a pod moves to another gang only if the
-evidence for that gang is at least as strong as the evidence for its present gang.
+leader has to find out under which gang's job an earlier leader bound each pod. Labels, annotations and owners of the
+pod may have changed since, or be unreadable. The binding note (annotations that the scheduler writes with the binding)
+can be forged where no admission policy protects it. The comment of a job proves to which gang the job belongs, but not
+which pods run under it. So a new leader moves a pod to another gang only if the evidence for that gang is at least as
+strong as the evidence for the pod's present gang.
 
-A note alone is weaker than a job on the pod's node: with a forged note, whoever may edit the pod could take it from
-that job, whose epilog would then end while the pod still runs. A job for one pod alone is the strongest evidence: no
-note takes the pod away from it.
+A note alone is weaker than a job on the pod's node. If it were stronger, whoever may edit the pod could take it from
+that job by a forged note, and the job's epilog would end while the pod still runs. A job for one pod alone is the
+strongest evidence: no note takes the pod away from such a job.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from sunkpy.core.model.objects import Pod
 
 
 class Evidence(enum.IntEnum):
-    """A reason to believe that a pod belongs to a gang. A higher number is stronger evidence."""
+    """A reason to believe that a pod belongs to a gang. A higher number is stronger evidence, and `words` is the reason
+    for people to read.
+    """
 
     words: str
 
     def __new__(cls, rank: int, words: str) -> Evidence:
-        """Make a member from its rank and its words for people."""
+        """Make an enum member: `rank` is its number, and `words` is the reason for people to read."""
         row = int.__new__(cls, rank)
         row._value_, row.words = rank, words
         return row
@@ -39,13 +42,13 @@ class Evidence(enum.IntEnum):
 
 
 def names_pod(id: GangId, pod: Pod) -> bool:
-    """True if the gang is this pod alone. A job of such a gang cannot stand for another pod."""
+    """True if the gang is this pod alone. A job of such a gang can stand for no other pod."""
     return pod.uid == solo_pod(id) or id == GangId(namespace=id.namespace, name=pod.name, uid=pod.uid)
 
 
 def for_present(id: GangId | None, pod: Pod, *, has_job_there: bool) -> Evidence:
-    """Return the evidence for the gang to which a pod belongs so far. `has_job_there`: a job of this gang has the pod's
-    node.
+    """Return how strong the evidence is that a pod belongs to `id`, the gang to which it is counted so far (None: to no
+    gang). `has_job_there`: True if a job of this gang has the pod's node.
     """
     if id is None or not has_job_there:
         return Evidence.WORD
@@ -53,15 +56,20 @@ def for_present(id: GangId | None, pod: Pod, *, has_job_there: bool) -> Evidence
 
 
 def for_forgotten(noted: GangId, present: GangId | None, pod: Pod) -> Evidence:
-    """Return the evidence of a binding note that names a job which Slurm has forgotten.
+    """Return how strong the evidence of a pod's binding note is, if Slurm has forgotten the job that the note names.
+    `noted`: the gang in the note (annotations from the binding); `present`: the gang to which the pod is counted so
+    far.
 
-    The note is strong if the pod became a solo gang of its present gang's owner: the epilogs of the present gang's jobs
-    still watch such a pod.
+    The note is strong (`JOB_AND_NOTE`) if it says that the pod is a gang of its own, taken out of a gang of the same
+    owner as `present`: the epilogs of the present gang's jobs still watch such a pod. In all other cases it is weak
+    (`NOTE`).
     """
     is_beside = present is not None and noted.uid == present.uid and solo_pod(noted) == pod.uid
     return Evidence.JOB_AND_NOTE if is_beside else Evidence.NOTE
 
 
 def moves(offered: Evidence, present: Evidence) -> bool:
-    """True if a pod moves from its gang, with the evidence `present`, to the gang with the evidence `offered`."""
+    """True if a pod moves to another gang: `offered`, the evidence for that gang, is at least as strong as `present`,
+    the evidence for the gang that the pod belongs to now.
+    """
     return offered >= present

@@ -1,12 +1,13 @@
 """A gang: pods that start together, as one Slurm job.
 
-A *family* of workloads (`sunkpy.core.gang.families`) says which pods belong together. It has two functions: `identify`
-finds the gang of one pod, as soon as the scheduler sees the pod; `assemble` makes the gang from all pods that exist.
-The rest of the code knows gangs only, and no families.
+A *family* is a kind of workload (`sunkpy.core.gang.families`) and says which pods belong together. It has two
+functions: `identify` finds the gang of one pod, as soon as the scheduler sees the pod; `assemble` makes the gang from
+all its pods that exist. The rest of the code knows only gangs, not families.
 
-A gang has *roles* (leader, worker …), and each role has a number of *seats*. Both come from the spec of the pods'
-owner, not from the pods that exist now: the job also holds a seat for a pod that the owner makes only later. *Members*
-are the pods that exist. `families.assemble` refuses a gang whose resource requests are no valid quantities.
+A gang has *roles* (leader, worker …), and each role has a number of *seats*. A seat is room in the job for one pod.
+Roles and seats come from the spec of the pods' owner, not from the pods that exist now: the job also holds a seat for a
+pod that the owner makes only later. *Members* are the pods of the gang that exist. `families.assemble` gives a gang a
+fatal problem if its resource requests are no valid quantities, so no job is submitted for it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ ANY_SEAT = -1
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of a role; `index` is the number of its seat in the role, from 0.
+    """An existing pod of a gang. `index` is the number of the pod's seat (its room in the job) within its role, from 0;
+    it is -1 (`ANY_SEAT`) if the seats of the role have no numbers.
 
     Two members can have the same index: a pod that has ended or is being deleted, and the pod that replaces it.
     """
@@ -38,16 +40,18 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods of one kind within a gang.
+    """The pods of one kind within a gang, such as its workers.
 
     Args:
         seats: how many pods of the role the job has room for, whether the pods exist or not.
         first: how many pods of the role must exist before the job is submitted; the owner makes the others later.
-        members: the pods that exist, in rank order.
-        elsewhere: pods with a seat in this role that became gangs of their own; their seats do not count as missing.
-        shape: the owner's template for pods that do not exist yet; None: these will look like the members.
-        decides: True if the exit codes of the role's pods become the job's. False for parameter servers, which end only
-            when somebody stops them.
+        members: the pods of the role that exist, in rank order.
+        elsewhere: existing pods that have a seat in this role and run as gangs of their own; their seats do not count
+            as missing.
+        shape: the spec, from the owner's template, of the pods that do not exist yet. None: such pods are taken to look
+            like the members.
+        decides: True if the exit codes of the role's pods decide the exit code of the job. False for parameter servers,
+            which end only when somebody stops them.
     """
 
     name: str
@@ -60,8 +64,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def present(self) -> int:
-        """The number of the role's seats with a pod that has not failed and is not being deleted. Pods that became
-        gangs of their own count, too.
+        """How many seats of the role have a pod that has not failed and is not being deleted. Pods that became gangs of
+        their own (`elsewhere`) count, too.
         """
         pods = [m for m in (*self.members, *self.elsewhere) if not m.pod.is_deleting and m.pod.status.phase != "Failed"]
         numbered = {member.index for member in pods if member.index != ANY_SEAT}
@@ -69,8 +73,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_tries(self) -> list[Pod]:
-        """The youngest pod of each numbered seat. If seats have no numbers: the youngest pods, as many as there are
-        seats.
+        """For each numbered seat of the role, the pod that was created last for it: a failed pod may have a
+        replacement. Of the pods without a number, the youngest, as many as the role has seats.
         """
         oldest_first = sorted(self.members, key=lambda m: (m.pod.metadata.creation_timestamp, m.pod.name))
         numbered = {member.index: member.pod for member in oldest_first if member.index != ANY_SEAT}
@@ -79,8 +83,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner that can be suspended, and makes its pods again when it is resumed. Setting the field `path` of `owner`
-    to true suspends it.
+    """How to suspend the workload object that owns the pods of a gang, such as a Job: by setting the field `path` of
+    `owner` to true. The object's controller then deletes the pods, and makes new ones when the object is resumed.
     """
 
     owner: Owner
@@ -88,22 +92,25 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that become one Slurm job.
+    """A gang: pods that start together, for which one Slurm job holds the nodes.
 
     Args:
-        kind: the gang's name in messages: `JobSet default/train`, stage `workers`.
+        options: what annotations on the pods and their owners ask of the job, such as a partition.
+        problems: faults in annotations or specs; a fatal one keeps the gang from being submitted.
+        kind: the name of the gang in messages: `JobSet default/train, stage workers`.
         roles: in rank order, the leader's role first.
-        one_per_node: True if each member needs a node of its own.
+        one_per_node: True if each pod needs a node of its own.
         one_domain: a node label whose value must be the same on all nodes of the job (`kubernetes.io/hostname`: all
             pods on one node); empty if there is no such label.
         expects_more: True if the owner will make more pods for this gang although all existing pods have ended.
         never_queues: True for pods of a DaemonSet: each is bound at once, without a job, to the node that its affinity
             names.
         final_because: why the owner does not replace evicted pods; empty if it does.
-        suspension: how to suspend the owner instead of evicting its pods; None if it cannot be suspended.
-        longest_grace_s: the namespace's limit for the grace period of pods whose job has lost the node; 0 if it has
-            none.
-        is_sized: False while the number of pods is unknown; the roles then have seats only for pods that exist.
+        suspension: how to suspend the owner instead of evicting its pods; None if the owner cannot be suspended.
+        longest_grace_s: the namespace's limit, in seconds, for the grace period of pods whose job has lost the node; 0
+            if the namespace sets no limit.
+        is_sized: False while it is unknown how many pods the gang has; its roles then have seats only for the pods that
+            exist.
     """
 
     id: GangId
@@ -122,8 +129,8 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> str:
-        """Why no job is submitted for the gang: its pods or its owner ask for something that cannot be done. Empty
-        if a job may be submitted.
+        """The fatal problems of the gang in words: what its pods or its owner ask for that cannot be done. While there
+        are some, no job is submitted for pods without a node. Empty if there are none.
         """
         return "; ".join(str(problem) for problem in self.problems if problem.fatal)
 
@@ -134,17 +141,18 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_wave(self) -> tuple[Pod, ...]:
-        """The pods of the roles that start first; all members if no such pod exists. Only the specs of these pods
-        decide on which nodes the job may run, because a left-over pod of a later wave may have an outdated
-        nodeSelector.
+        """The existing pods of the roles that must have pods before the job is submitted; all existing pods if there
+        are none of these. Of the existing pods, only these decide on which nodes the job may run: a pod of a later role
+        may be left over from an earlier start and have an outdated nodeSelector.
         """
         first = tuple(member.pod for role in self.roles if role.first for member in role.members)
         return first or self.members
 
     @property
     def named_hosts(self) -> dict[str, str]:
-        """For each pod (by uid), the host name of the Kubernetes node that it names (nodeSelector). It is empty unless
-        all pods name a node, and not all the same one.
+        """The host name that each pod demands of its Kubernetes node, by pod uid (nodeSelector
+        `kubernetes.io/hostname`). Empty if some pod demands none, if all pods demand the same one, or if some pods are
+        made only after the job was submitted.
         """
         if any(role.first < role.seats for role in self.roles):
             return {}
@@ -153,22 +161,24 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seats(self) -> int:
-        """The number of pods for which the job has room, over all roles."""
+        """The number of pods for which the gang's job must have room, over all roles, whether the pods exist or not."""
         return sum(role.seats for role in self.roles)
 
     @property
     def is_complete(self) -> bool:
-        """True if all pods exist that must exist before the job is submitted. Pods that became gangs of their own
-        count, too.
+        """True if as many pods exist in each role as must exist before the job is submitted. Pods that became gangs of
+        their own count, too. False if the gang has no pods at all.
         """
         there = [(role, len(role.members) + len(role.elsewhere)) for role in self.roles]
         return any(count for _, count in there) and all(count >= role.first for role, count in there)
 
     @property
     def missing(self) -> str:
-        """Say which pods of the first wave are missing: `2 of 4 pods (worker 1 of 3)`; empty if none is.
+        """Say how many of the pods are missing that must exist before the job is submitted; empty if none is missing.
+        `2 of 4 pods (worker 1 of 3)`: 2 of 4 pods are missing, and 1 of 3 workers exists.
 
-        Pods that have succeeded are not missing, and neither are pods with a job of their own.
+        Pods that have succeeded are not missing, and neither are pods with a job of their own. Failed pods and pods
+        that are being deleted are missing.
         """
         have = [(role, min(role.present, role.first)) for role in self.roles]
         lacking = ", ".join(f"{role.name} {count} of {role.first}" for role, count in have if count < role.first)
@@ -177,16 +187,16 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_exit_code(self) -> bool:
-        """True if pods of the gang can end by themselves. Pods of a service (restartPolicy Always) run until they are
-        deleted.
+        """True if some pods of the gang can end by themselves and so give the job an exit code. False for a service,
+        whose pods (restartPolicy Always) run until they are deleted.
         """
         specs = [*(pod.spec for pod in self.members), *(role.shape for role in self.roles)]
         return any(spec is not None and spec.restart_policy != "Always" for spec in specs)
 
     @property
     def has_succeeded(self) -> bool:
-        """True if the last pod of each seat has succeeded. Only roles whose exit codes count (`Role.decides`) are
-        asked, or all roles if no pod of these exists.
+        """True if the gang's work has succeeded: for each seat, the pod that was created last has succeeded. Only the
+        roles whose exit codes count (`Role.decides`) are looked at, or all roles if no pod of these exists.
         """
         there = [role for role in self.roles if role.members]
         deciding = [role for role in there if role.decides] or there
@@ -200,8 +210,8 @@ in labels or annotations.
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A reference from a pod to an object above it. With `uid` it means only the object with that uid; without, any
-    object with this name.
+    """A reference to an object above a pod: an owner, or an object that the pod names. If `uid` is set, only the object
+    with that uid is meant; if it is empty, any object with this kind, namespace and name.
     """
 
     kind: Kind
@@ -214,39 +224,44 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def to(cls, reference: OwnerReference, namespace: str) -> Link:
-        """Return the link for an owner reference of an object in this namespace."""
+        """Return the link that points to the owner in an owner reference. `namespace` is that of the object with the
+        reference.
+        """
         group, _, _ = reference.api_version.rpartition("/")
         kind = Kind(group=group, kind=reference.kind)
         return cls(kind=kind, namespace=namespace, name=reference.name, uid=reference.uid)
 
     def leads_to(self, owner: KubeObject) -> bool:
-        """True if `owner` has the uid of this link, or the link has no uid."""
+        """True if the uid of `owner` is that of this link, or this link has no uid. Kind and name are not compared."""
         return self.uid in ("", owner.uid)
 
     @property
     def key(self) -> Key:
-        """The namespace and name of the object that the link means."""
+        """The namespace and the name of the object to which this link points."""
         return (self.namespace, self.name)
 
     def find_in(self, owners: Owners) -> Owner | None:
-        """Return the object among `owners` that has the kind, namespace and name of this link; None if none has."""
+        """Return the first of `owners` that has the kind, namespace and name of this link; None if none has. The uid is
+        not compared.
+        """
         return next((owner for owner in owners if owner.is_a == self.kind and owner.key == self.key), None)
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of workload, such as JobSet or RayCluster.
+    """A kind of workload, such as JobSet or RayCluster, with the functions that find and make its gangs (pods that
+    start together as one Slurm job).
 
-    `assemble` gives a pod no seat if there are more pods than the owner's minimum, and the pods have no numbers. Such a
-    pod becomes a gang of its own, with the unit `extra_unit(pod)`.
+    If the pods have no numbers, and there are more pods than the owner's minimum, `assemble` leaves the surplus pods
+    out of the gang. Each of them becomes a gang of its own, with the `GangId.unit` that `extra_unit(pod)` returns.
 
     Args:
         known_by: the label, annotation or owner by which a pod of this family is recognised, in words for people.
-        identify: returns the gang of a pod, or None if the pod is not of this family. It reads only what cannot change
-            during the pod's life.
+        identify: returns the identity of the pod's gang, or None if the pod is not of this family. It reads only what
+            cannot change during the pod's life.
         assemble: returns the gang as it is now, from at least one pod and the owners of the first pod.
         reads: kinds of owners of which the family needs more than metadata. A pod below such an owner waits until the
             owner was read.
-        refers: returns links to the objects that a pod of this family names in labels or annotations.
+        refers: returns links to the objects that a pod of this family names in its labels, its annotations or its spec.
     """
 
     name: str
@@ -258,8 +273,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:
-    """Return the gang with each member replaced by the newer version of the same pod in `pods`, which is by uid. None
-    if a member is not in `pods`.
+    """Return the gang with each of its pods replaced by the version of the same pod in `pods` (uid → pod). None if
+    `pods` lacks a pod of the gang.
     """
     if any(pod.uid not in pods for pod in gang.members):
         return None
@@ -273,49 +288,51 @@ def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:
 
 
 def extra_unit(pod: Pod) -> str:
-    """Return the unit for the gang of a pod that is one more than its owner's gang has seats. Such a pod has a job of
-    its own, so Slurm can preempt it alone.
+    """Return the `GangId.unit` of a surplus pod: its owner has more pods than the owner's gang has seats (room in the
+    job). Such a pod is a gang of its own and has a job of its own, so Slurm can preempt it alone.
     """
     return f"{_EXTRA}{pod.uid}"
 
 
 def apart_unit(pod: Pod) -> str:
-    """Return the unit for the gang of a pod that was set apart: the pod has a seat in its owner's gang, but the job of
-    that gang has no room for it.
+    """Return the `GangId.unit` of a pod that was taken out of its owner's gang and became a gang of its own: the
+    owner's gang has a seat for the pod, but the Slurm job of that gang has no room for it.
     """
     return f"{_APART}{pod.uid}"
 
 
 def solo_pod(id: GangId) -> str:
-    """Return the uid of the pod if this is a solo gang, with a unit of `extra_unit` or `apart_unit`; empty for other
-    gangs.
+    """Return the uid of the single pod of this gang, if the pod belongs to a larger workload but has a job of its own
+    (the gang's unit is one of `extra_unit` or `apart_unit`). Empty for all other gangs.
     """
     prefix = next((prefix for prefix in (_EXTRA, _APART) if id.unit.startswith(prefix)), "")
     return id.unit.removeprefix(prefix) if prefix else ""
 
 
 def is_apart(id: GangId) -> bool:
-    """True if the gang is one pod for which the job of its owner's gang has no room (`apart_unit`)."""
+    """True if the gang is a single pod that was taken out of its owner's gang, because the job of that gang has no room
+    for it (its unit is one of `apart_unit`).
+    """
     return id.unit.startswith(_APART)
 
 
 def solo(id: GangId, pod: Pod, options: JobSpec, problems: tuple[Problem, ...] = ()) -> Gang:
-    """Return a gang that has only this pod."""
+    """Return a gang that has this pod as its only pod, in one role with one seat."""
     role = Role(name="pod", seats=1, first=1, members=(Member(pod=pod, index=0),))
     return Gang(id=id, roles=(role,), options=options, problems=problems, kind=f"Pod {id}")
 
 
 def ranked(pods: Iterable[Pod], index_of: Callable[[Pod], int]) -> tuple[Member, ...]:
-    """Return the members of a role whose seats are numbered, in the order of the numbers; `index_of` reads the number
-    of a pod.
+    """Return the pods as members of a role whose seats are numbered, the lowest number first. `index_of` returns the
+    number of a pod's seat.
     """
     members = (Member(pod=pod, index=index_of(pod)) for pod in pods)
     return tuple(sorted(members, key=lambda member: (member.index, member.pod.metadata.creation_timestamp)))
 
 
 def by_seniority(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
-    """Return the members of a role whose seats have no numbers: all pods that have ended, then at most `seats` others.
-    Of these, bound pods come first, then the oldest.
+    """Return the pods as members of a role whose seats have no numbers: all pods that have finished, then at most
+    `seats` others. Of the others, bound pods come first, then the oldest; pods beyond `seats` are left out.
     """
     pods = sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.metadata.creation_timestamp, pod.name))
     over = [pod for pod in pods if pod.is_finished]

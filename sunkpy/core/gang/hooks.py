@@ -1,9 +1,10 @@
-"""What a Prolog or Epilog of a job has to wait for on its node, if anything.
+"""What the Prolog or the Epilog of a job has to wait for on its node, if anything.
 
-A Prolog may end once the job's pods on the node are bound, or never will be under this job. An Epilog may end only when
-no pod of the job is left on the node: until then Slurm keeps the node COMPLETING, and no other job starts there. Slurm
-forgets an Epilog that was interrupted (slurmd restarted, node DOWN). So every job's Prolog also asks the *gate*, on a
-node that may have pods: it opens once no pod is left there whose own job no longer holds the node.
+A Prolog may end once the job's pods on the node are bound, or will never be bound under this job. An Epilog may end
+only when no pod of the job is left on the node: until then Slurm keeps the node COMPLETING, and no other job starts
+there. Slurm forgets an Epilog that was interrupted (slurmd restarted, node DOWN). So on a node that may have pods, the
+Prolog of every job also asks the *gate*. The gate lets a job start once each pod that is left on the node belongs to a
+job that still holds the node.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from sunkpy.core.model.states import JobId
 
 
 def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
-    """Return for each Slurm node of `job` what its Prolog waits for there; nodes whose Prolog may end are left out. All
-    nodes are answered at once, because finding the seats of a large gang is slow.
+    """Return for which pods each Prolog of `job` must wait, in words, by Slurm node. Nodes whose Prolog may end are
+    left out. All nodes are answered at once, because finding the seats of a large gang is slow.
 
-    A Prolog waits for existing members of the first wave that have their seat on its node. It does not wait for a seat
-    without a pod: a pod that comes later finds the job running.
+    A Prolog waits until the existing pods are bound that are to start together on its node (the first wave of the
+    gang). It does not wait for pods that do not exist yet: when they are made, the job is running already.
     """
     own = next((known for known in snapshot.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
@@ -38,7 +39,9 @@ def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
 
 
 def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | None:
-    """Return which pods the Epilog of `job` on a node waits for, in words; None if it may end."""
+    """Return which pods of the gang are still on a node, so that the Epilog of `job` must wait there, in words. None if
+    the Epilog may end: no pod is left, or another job of the gang holds the node for the pods.
+    """
     if is_covered_by_another(snapshot, job, slurm_node):
         return None
     left = [pod for pod in snapshot.pods if snapshot.placed.get(pod.uid) == slurm_node and not has_left_node(pod)]
@@ -46,7 +49,10 @@ def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | N
 
 
 def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
-    """True if the job was lost and has not ended: its pods stay on the node, so the gate has to keep watching them."""
+    """True if the pods run under `job`, and the job was lost: its node failed, or Slurm forgot the job. Its Epilog may
+    then end while the pods stay on the node, so the gate (the check before other jobs start there) must go on watching
+    these pods.
+    """
     own = snapshot.bound_job
     return own is not None and own.id == job and own.is_lost
 
@@ -54,12 +60,12 @@ def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
 def gate_waits_for(
     snapshot: Snapshot, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None, is_own: bool = True
 ) -> str | None:
-    """Return which pods of this gang `job` must wait for on a node that Slurm has given it, in words; None if it may
-    start.
+    """Return which pods of this gang must leave a node before `job`, to which Slurm has given the node, may start
+    there, in words. None if this gang does not keep the job from starting.
 
-    `told_of`: the jobs in Slurm's newest answer; a job that is missing there holds no node. None: Slurm was not asked
-    yet. `is_own`: False if the job with the id of the gang's job is another one. Then slurmctld was killed, has
-    forgotten the gang's job, and has used its id again.
+    `told_of`: the jobs in Slurm's newest answer; a job of the gang that is missing there holds no node. None: Slurm was
+    not asked yet. `is_own`: False if `job` has the same id as a job of the gang but is another job: slurmctld was
+    killed, has forgotten the gang's job, and has used its id again.
     """
     if snapshot.gang is not None and snapshot.gang.never_queues:
         return None
@@ -75,7 +81,7 @@ def gate_waits_for(
 
 
 def is_covered_by_another(snapshot: Snapshot, job: JobId, slurm_node: str) -> bool:
-    """True if the members run under another job than `job`, and that other job has this node."""
+    """True if the gang's pods run under another job than `job`, and that other job has started and holds this node."""
     own = snapshot.bound_job
     return own is not None and own.id != job and own.is_script_running and has_node(own, slurm_node)
 

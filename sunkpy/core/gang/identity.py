@@ -1,27 +1,29 @@
-"""How jobs and pods are recognised as parts of a gang: by the comment of a job, and by the note on a bound pod.
+"""How jobs and pods are recognised as parts of a gang: by the comment of a job, and by the binding note, which is a set
+of annotations on a bound pod.
 
-The comment of a placeholder job is `k8s:<namespace>/<name>:<uid> <free text>`. Only the comment says to which gang a
-job belongs. It is written with the submit, each Prolog and Epilog can read it, and the scheduler looks for it before it
-submits a gang again.
+The comment of a placeholder job (it holds the nodes for a gang's pods) is `k8s:<namespace>/<name>:<uid> <free text>`.
+Only the comment says to which gang a job belongs. It is written when the job is submitted, each Prolog and Epilog can
+read it, and the scheduler looks for it before it submits a gang again.
 
 The owner of a job may write its comment, so a comment alone proves nothing for a job of a Slurm user. For a job that
 the scheduler has submitted, slurmctld copies the comment to the admin comment (charts/slurm/files/job_submit.lua),
 which users cannot write.
 
-An owner can have several gangs: units (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all pods
-made again after a restart). They follow the uid: `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The free text
-begins with the kind of the job, which says how its slots were chosen:
+The owner of pods can have several gangs: units (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all
+pods made again after a restart). Unit and generation follow the uid:
+`k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The free text begins with the kind of the job. The kind says how the
+job's slots (its Slurm tasks) were chosen for the gang's seats (one for each pod):
 
-* `+whole`: a slot for each seat. A job without a kind also has a slot for each seat: it is that of a gang with one
-  role, or of a gang whose pods name nodes. Jobs of the version before have `+named` for the latter.
+* `+whole`: a slot for each seat. A job without a kind also has a slot for each seat: its gang has one role, or its pods
+  name nodes. In the latter case, jobs of the previous version of sunkpy have `+named`.
 * `+shared=worker.4,launcher.1`: a slot for each of the 4 workers; the seats of the other roles are put into these slots
-  in turn, in this order. The numbers are the seats of each role at the submit.
-* `+replacement`: slots for the members that had nodes when their job was lost, and for no others.
+  in turn, in this order. The numbers are the seats of each role when the job was submitted.
+* `+replacement`: slots for the pods that had nodes when their job was lost, and for no others.
 
-The scheduler writes the note on a pod with its binding, and the next leader reads it: gang, job, node, seat and
+The scheduler writes the binding note on a pod with the binding, and the next leader reads it: gang, job, node, seat and
 devices. Labels, annotations and owners of a pod may change at any time. An admission policy of the chart keeps the note
-as the scheduler wrote it (`scheduler.protectJobNotes`). Without that policy anybody who may edit the pod can forge it.
-`sunkpy.core.gang.evidence` ranks a note among other evidence.
+as the scheduler wrote it (`scheduler.protectJobNotes`). Without that policy anybody who may edit the pod can forge the
+note. `sunkpy.core.gang.evidence` says how a note ranks among other evidence.
 
 Source of the limit of comments: slurmctld, job_mgr.c, validate_job_create_req.
 """
@@ -53,10 +55,11 @@ PODS: Final = "Kubernetes"
 
 
 class GangId(msgspec.Struct, frozen=True, kw_only=True):
-    """Identity of a gang: namespace, name and uid of the object that makes its pods belong together.
+    """The identity of a gang: namespace, name and uid of the object that makes its pods belong together, such as a
+    JobSet. For a pod that starts alone, this object is the pod itself.
 
-    For a plain pod that is the pod itself. `unit` tells apart the gangs of one owner that exist at the same time.
-    `generation` tells apart gangs that follow one another: the later one waits until the earlier one has ended.
+    `unit` tells apart the gangs of one object that exist at the same time. `generation` tells apart its gangs that
+    follow one another, as after a restart: the later one waits until the earlier one has ended.
     """
 
     namespace: str
@@ -70,13 +73,15 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}{unit}"
 
     def shares_owner_with(self, other: GangId) -> bool:
-        """True if both are gangs of one owner. Which unit or generation a pod is of is asked once, because what says so
-        may change later.
+        """True if both gangs belong to the same object, whatever their unit and generation. The unit and generation of
+        a pod are read only once, because the labels that say them may change later; they are not compared here.
         """
         return (self.namespace, self.name, self.uid) == (other.namespace, other.name, other.uid)
 
     def comment(self, text: str = "") -> str:
-        """Return the comment of the gang's job; `text` is appended for users to read."""
+        """Return the comment by which a Slurm job is recognised as this gang's: `k8s:<namespace>/<name>:<uid>`, with
+        unit and generation if there are any. `text` is appended for users to read.
+        """
         unit = f"/{self.unit}" if self.unit else ""
         generation = f"@{self.generation}" if self.generation else ""
         own = f"{names.JOB_COMMENT_PREFIX}{self.namespace}/{self.name}:{self.uid}{unit}{generation}"
@@ -84,25 +89,27 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turn(id: GangId) -> int:
-    """Return a number that differs between the gangs of one owner, if the owner numbers them: 3 for `group-3`. For
-    other gangs it is a hash.
+    """Return the number at the end of the gang's unit, 3 for `group-3`: it differs between the gangs of an owner that
+    numbers its gangs. For a unit without a number at its end, return a hash. Gangs take turns in the order of these
+    numbers.
     """
     digits = re.search(r"[0-9]{0,9}\Z", id.unit)
     return int(digits[0]) if digits and digits[0] else zlib.crc32(id.comment().encode())
 
 
 def token(text: str) -> str:
-    """Return a text with only the characters that a job's comment can carry, cut to 63: for a uid, unit or
-    generation.
+    """Return the text in a form that a job's comment can carry: every other character is replaced by `-`, and the
+    result is cut to 63 characters. It is used for uids, units and generations.
     """
     return _TOKEN.sub("-", text)[:63]
 
 
 def legible(id: GangId) -> GangId:
-    """Return the identity in a form that the job's comment can carry. It changes only an identity with unusual
-    characters.
+    """Return an identity that can be written into a job's comment and read from it again. This is `id` itself, unless
+    it has unusual characters: then they are replaced, and the uid becomes a digest of the whole.
 
-    Whoever makes a pod writes its owner references, and the apiserver accepts any text as their uid.
+    Unusual characters are possible because whoever makes a pod writes its owner references, and the apiserver accepts
+    any text as their uid.
     """
     if parse_comment(id.comment()) == id:
         return id
@@ -113,17 +120,19 @@ def legible(id: GangId) -> GangId:
 
 
 def gang_of(job: SlurmJob, *, scheduler: str) -> GangId | None:
-    """Return the gang that a job stands for; None if it is no placeholder job. `scheduler` is the scheduler's Slurm
-    user.
+    """Return the gang for which a Slurm job was submitted; None if it is no placeholder job. `scheduler` is the
+    scheduler's own Slurm user: the comment of this user's jobs counts, and for other users' jobs only the admin
+    comment.
     """
     return parse_comment(job.comment if job.user == scheduler else job.admin_comment)
 
 
 def is_anothers(job: SlurmJob, id: GangId, *, scheduler: str) -> bool:
-    """True if Slurm has given the id of the gang's job to another job: no comment of that job names the gang.
+    """True if `job`, which Slurm reports under the id of the gang's job, is another job: Slurm has used the id again.
+    It is another job if no comment of it names the gang.
 
-    A job of the scheduler's own user whose comment names no gang may still be the gang's: an administrator may have
-    changed the comment.
+    But a job of the scheduler's own user (`scheduler`) whose comment names no gang at all may still be the gang's: an
+    administrator may have changed the comment. The answer is then False.
     """
     if id in (parse_comment(job.comment), parse_comment(job.admin_comment)):
         return False
@@ -131,7 +140,9 @@ def is_anothers(job: SlurmJob, id: GangId, *, scheduler: str) -> bool:
 
 
 def parse_comment(comment: str) -> GangId | None:
-    """Return the gang that a job's comment names; None if sunkpy did not write the comment."""
+    """Return the gang that a Slurm job's comment names; None if the comment does not have the form in which sunkpy
+    writes it.
+    """
     match = _FORM.match(comment)
     if match is None:
         return None
@@ -139,7 +150,9 @@ def parse_comment(comment: str) -> GangId | None:
 
 
 def door_of(comment: str) -> str:
-    """Return the door by which a job with this comment came."""
+    """Return from where a job with this comment came: `Kubernetes` if sunkpy submitted it for pods, `Slurm` if a person
+    did.
+    """
     return PODS if parse_comment(comment) is not None else JOBS
 
 
@@ -154,9 +167,12 @@ _SEATS: Final = re.compile(r"([\w.-]+)\.([1-9]\d{0,8})", re.ASCII)
 
 
 class JobKind(msgspec.Struct, frozen=True):
-    """How the slots of a job were chosen; the module's docstring explains each kind. `name`: as in the job's comment.
-    `seats`: for the kind `shared`, whose slots hold seats of several roles, each role and the number of its seats when
-    the job was submitted.
+    """How the slots (tasks) of a placeholder job were chosen for the seats of its gang, one seat for each pod. The
+    job's comment carries the kind.
+
+    `name`: `whole`, a slot for each seat; `shared`, slots that hold seats of several roles; `replacement`, slots only
+    for pods that had nodes when their job was lost; `named`, an old name for jobs whose pods name nodes. `seats`: only
+    for `shared`, each role and the number of its seats when the job was submitted.
     """
 
     name: str
@@ -172,7 +188,9 @@ REPLACEMENT: Final = JobKind("replacement")
 
 
 def make_comment(id: GangId, kind: JobKind | None, text: str) -> str:
-    """Return the comment of a job: its gang, its kind, and `text` for users, cut to what Slurm accepts."""
+    """Return the comment of a placeholder job: its gang, its kind (how its tasks were chosen for the pods), and `text`
+    for users. The comment is cut to the length that Slurm accepts.
+    """
     if kind is None and text.startswith("+"):
         kind = WHOLE  # so that the user's text is not read as a kind
     words = id.comment(" ".join(filter(None, (str(kind or ""), text))))
@@ -180,7 +198,9 @@ def make_comment(id: GangId, kind: JobKind | None, text: str) -> str:
 
 
 def kind_in(comment: str) -> JobKind | None:
-    """Return the kind in a comment that sunkpy wrote; None if there is none."""
+    """Return the kind of a placeholder job (how its tasks were chosen for the pods) that sunkpy wrote into this
+    comment; None if the comment has none.
+    """
     found = _KIND.match(comment)
     if found is None:
         return None
@@ -191,14 +211,20 @@ def kind_in(comment: str) -> JobKind | None:
 
 
 def shared_kind(seats: list[tuple[str, int]]) -> JobKind | None:
-    """Return the kind of a job with a slot for each seat of the first role; None if it is too long for a comment."""
+    """Return the kind of a job that has a slot (task) for each seat of the first role, where the seats of the other
+    roles share these slots. `seats`: each role and the number of its seats.
+
+    None if the kind would be too long for the job's comment, or if two roles would have the same name in it.
+    """
     counts = {role_word(role): count for role, count in seats}
     kind = JobKind("shared", tuple(counts.items()))
     return kind if len(counts) == len(seats) and len(str(kind)) <= LONGEST_KIND else None
 
 
 def role_word(role: str) -> str:
-    """Return the name of a role in the form that a job's kind can carry."""
+    """Return the name of a role as it is written in a job's comment: characters that cannot stand there are replaced by
+    `-`.
+    """
     return token(role) or "-"
 
 
@@ -212,10 +238,11 @@ _NO_JOB: Final = 2**31
 
 
 class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
-    """The note on one bound pod.
+    """The binding note: what the scheduler writes on a pod, as annotations, when it binds the pod.
 
-    `seat` is `<role>/<index>`, for a member of a gang with several seats. `devices`: the indices of the node's GPUs
-    that the job has for the pod, as `0,1`. `claimed`: the devices of the pod's claims, as `node-1/gpu-0`.
+    `seat` is `<role>/<index>`, for a pod of a gang with several seats. `devices`: the indices of the node's GPUs that
+    the job has for the pod, as `0,1`. `claimed`: the devices of the pod's ResourceClaims, as `node-1/gpu-0`. An empty
+    text is not written.
     """
 
     job: JobId
@@ -227,7 +254,9 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations that carry the note on the pod."""
+        """The pod annotations in which the binding note is written, name → text. Empty parts of the note have no
+        annotation.
+        """
         texts = {
             names.ANNOTATION_JOB_ID: str(self.job),
             names.ANNOTATION_GANG_ID: self.gang.comment(),
@@ -240,14 +269,16 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def noted_gang(pod: Pod) -> GangId | None:
-    """Return the gang that a pod's annotation names, whoever wrote it. A pod that waits has at most the annotation of
-    its job.
+    """Return the gang that the pod's annotation names, whoever wrote the annotation; None if there is none that can be
+    read. The scheduler writes it when it binds the pod, not on a pod that still waits.
     """
     return parse_comment(pod.annotations.get(names.ANNOTATION_GANG_ID, ""))
 
 
 def noted_job(pod: Pod) -> JobId | None:
-    """Return the job that a pod's annotation names, whoever wrote it; None if it is no valid job id."""
+    """Return the job that the pod's annotation names, whoever wrote the annotation; None if there is none, or if it is
+    no valid job id.
+    """
     text = pod.annotations.get(names.ANNOTATION_JOB_ID, "")
     is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
     return JobId(int(text)) if is_number and int(text) < _NO_JOB else None

@@ -1,18 +1,20 @@
-"""Rules between pods that Slurm does not know and the kubelet does not check. They become a constraint of the gang's
-job, or the gang is refused with a message that names the pod and the rule.
+"""Rules between pods that Slurm does not know and the kubelet does not check. Each rule becomes a constraint of the
+gang's job, or the gang is refused with a message that names the pod and the rule.
 
 * Devices of resource claims become GRES of the job (`core.gang.devices`). A gang is refused if the administrator has
-  named no GRES for a claim's DeviceClass, or if a pod asks for a DeviceClass as an extended resource.
+  named no GRES for a claim's DeviceClass, or if a pod asks by an extended resource for a DeviceClass that the scheduler
+  does not know.
 * If pods of one gang must not share a node (required anti-affinity by hostname, a host port), the job gets one node for
-  each pod. Anti-affinity over a larger domain than a node is refused: Slurm cannot spread over it.
+  each pod. Anti-affinity over a larger domain than a node is refused: Slurm cannot spread pods over such domains.
 * If pods must be spread evenly over nodes (topologySpreadConstraints), the job gets one node for each pod. Within a
   gang, spreading over a larger domain is refused.
-* If pods must be near others of their gang (required affinity), all nodes of the job have one value of that node label.
-* For pods of *other* gangs and other schedulers, `avoid_nodes` finds the nodes where they forbid this pod now, or where
-  a pod that this one must be near is missing. The gang is not refused for them: they come and go.
+* If pods must be near other pods of their gang (required affinity), all nodes of the job have the same value of the
+  affinity's node label.
+* Pods of *other* gangs and of other schedulers may forbid a pod on some nodes now, or may be missing where the pod must
+  be near them. `avoid_nodes` finds these nodes. The gang is not refused for that, because such pods come and go.
 
 Two queued gangs may exclude each other while neither has a node, and Slurm may place both on one node. So the nodes are
-checked again before a pod is bound. Gangs that each want a domain for themselves take turns:
+checked again before a pod is bound. Gangs that each want a topology domain for themselves take turns:
 `sunkpy.core.placement.domains`.
 
 Source of the rules: kube-scheduler plugins interpodaffinity (symmetric anti-affinity; a pod that matches its own
@@ -59,9 +61,11 @@ long as the pod exists.
 """
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
-DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", "kai.scheduler/topology-required-placement")
+KAI_DOMAIN: Final = "kai.scheduler/topology-required-placement"
+DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", KAI_DOMAIN)
 """Annotations of Kueue and KAI that users set on a pod. The value is the key of a Node label. All pods of the gang
-go to nodes where this label has the same value.
+go to nodes where this label has the same value. KAI itself reads its annotation from the pods' topmost owner
+(pkg/podgrouper, default_grouper.go).
 """
 
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
@@ -70,11 +74,12 @@ _Inner = Sequence[tuple[str, PodAffinityTerm]]
 def within_limits(
     gang: Gang, gpu_resources: Mapping[str, str], claimed: Claimed | None = None, plugin_resource: str = ""
 ) -> Gang:
-    """Return the gang with the constraints that follow from the specs of its pods, or with a fatal problem if Slurm
-    cannot meet them.
+    """Return the gang with the constraints on its nodes that the specs of its pods demand, such as one node for each
+    pod, and with the devices of claims among the pods' requests. It gets a fatal problem if Slurm cannot meet these
+    constraints. A gang that is not sized or never queues is returned unchanged.
 
     Args:
-        gang: as its family made it.
+        gang: as its family (kind of workload) made it.
         gpu_resources: extended resource → GRES, `gpu` or `gpu:h100`.
         claimed: what is known of the pods' resource claims; None if this scheduler allocates no claims.
         plugin_resource: the extended resource whose GPUs sunkpy's device plugin hands out; empty if the plugin is not
@@ -100,17 +105,19 @@ def within_limits(
 
 
 class LongSpec(PodSpec, frozen=True, kw_only=True):
-    """The short copy of a pod's spec with a list that is too long to keep; `why` says which list."""
+    """A shortened copy of a pod's spec, made because a list in the spec is too long to keep in memory; `why` says which
+    list.
+    """
 
     why: str
 
 
 def shortened(pod: Pod) -> Pod:
-    """Return a copy of the pod that takes less memory. It keeps only volumes with claims, and one finalizer, which
-    shows that there are some. If a list of the spec is too long, the copy has only the pod's resources, its node and
-    why it is refused.
+    """Return a copy of the pod that takes less memory. Of the volumes it has only those with claims, and of the
+    finalizers only the first, which shows that the pod has some. If a list in the spec is too long, the spec becomes a
+    `LongSpec`: it has little more than the pod's resources, its node and why the pod is refused.
 
-    Anybody may make pods of a megabyte, which take up to nine in memory.
+    Anybody may make pods of a megabyte, each of which takes up to nine megabytes in memory.
     """
     spec, meta = pod.spec, pod.metadata
     if why := explain_length(spec):
@@ -133,8 +140,8 @@ def shortened(pod: Pod) -> Pod:
 
 
 def explain_length(spec: PodSpec) -> str:
-    """Say which list of a pod's spec is too long to keep in memory, or to compare with each node or pod; empty if
-    none is.
+    """Say which list in a pod's spec is too long: it would take too much memory, or too much time to compare with each
+    node or pod. Empty if no list is too long.
     """
     if isinstance(spec, LongSpec):
         return spec.why
@@ -174,7 +181,7 @@ def explain_length(spec: PodSpec) -> str:
 
 
 def is_short(term: PodAffinityTerm) -> bool:
-    """True if the term is small enough that results of comparing it with pods may be cached."""
+    """True if an affinity term is small enough that the results of comparing it with pods may be cached."""
     selectors = [each for each in (term.label_selector, term.namespace_selector) if each is not None]
     lines = sum(len(each.match_labels) + len(each.match_expressions) for each in selectors)
     values = sum(len(line.values) for each in selectors for line in each.match_expressions)
@@ -186,12 +193,13 @@ ShutOut = tuple[PodAffinityTerm, Meta, Iterable[Pod]]
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of all schedulers that are on nodes, behind look-ups: a node has many daemons with ports and
-    anti-affinity, so a question reads only the pods that can matter for it.
+    """The pods of all schedulers that are on nodes, behind look-up functions. Many daemons have host ports and
+    anti-affinity, so each function finds only the pods that can matter for a question.
 
-    `shutting_out`: each term of `anti_affinity` that may mean one of some pods, with the pods of
-    one namespace that have it. `on_port`: those with a host port of this number. `everyone`: all of them; asked for
-    only when a pod has terms of its own, because it may take long. `is_usable`: a job could have the node of this name.
+    `shutting_out`: for some pods, finds the required anti-affinity terms of other pods that may select one of them,
+    each with the pods of one namespace that have the term. `on_port`: finds the pods with a host port of this number.
+    `everyone`: returns all pods on nodes; it may take long, so it is called only for pods that have rules about other
+    pods themselves. `is_usable`: True if a job could have the Kubernetes node of this name.
     """
 
     nodes: Mapping[str, Node]
@@ -202,7 +210,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, nodes: Mapping[str, Node], pods: Sequence[Pod]) -> Surroundings:
-        """Return surroundings made from a few pods; each look-up compares all of them."""
+        """Return surroundings that consist of these nodes and of a few pods; each look-up compares all of the pods."""
         return cls(
             nodes=nodes,
             shutting_out=lambda _: ((term, pod.metadata, (pod,)) for pod in pods for term in anti_affinity(pod.spec)),
@@ -212,10 +220,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deciding_specs(gang: Gang) -> list[PodSpec]:
-    """Return the specs that decide on which nodes the job may run: those of the pods of the first wave, and the
-    templates of pods that do not exist yet.
+    """Return the specs that decide on which nodes the gang's job may run: those of the existing pods that start first,
+    and the node selectors and node affinities of templates for pods that do not exist yet.
 
-    Webhooks and admission add fields to a pod that its template lacks, mostly tolerations. So a template's copy here
+    Webhooks add fields to a pod that its template lacks, mostly tolerations. So a template's spec, as returned here,
     tolerates all taints.
     """
     shapes = (role.shape for role in gang.roles if role.shape is not None and role.first < role.seats)
@@ -233,17 +241,21 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
 
 
 def looks_around(spec: PodSpec) -> bool:
-    """True if the nodes that a pod may use depend on where other pods are: by affinity, host ports or spreading."""
+    """True if it depends on other pods which nodes a pod with this spec may use: by its affinity or anti-affinity to
+    pods, its host ports, or its topology spread constraints.
+    """
     return bool(anti_affinity(spec) or pod_affinity(spec) or spec.host_ports or constraints_of(spec))
 
 
 def host_ports_of(pod: Pod) -> set[int]:
-    """Return the numbers of the host ports that the pod takes."""
+    """Return the numbers of the host ports that the pod takes on its node."""
     return {port.host_port for port in pod.spec.host_ports}
 
 
 def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
-    """Return the pod's terms of required affinity and anti-affinity to other pods."""
+    """Return all terms by which a pod requires to be near to other pods (affinity) or away from them
+    (anti-affinity).
+    """
     return anti_affinity(pod.spec) + pod_affinity(pod.spec)
 
 
@@ -254,7 +266,9 @@ _ANYWHERE: Final = ""
 
 
 def places_meant(term: PodAffinityTerm, of: Meta) -> Iterator[TermPlace]:
-    """Yield the places of pods that `term` may select; the term is that of a pod with the metadata `of`."""
+    """Yield the index keys under which the pods are found that an affinity term may select. A key is a namespace
+    (empty: any) and a label with its value (None: any). `of` is the metadata of the pod that has the term.
+    """
     namespaces = term.namespaces or (of.namespace,)
     is_anywhere = term.namespace_selector is not None or len(namespaces) > MOST_TO_PODS
     return _places(term.label_selector, (_ANYWHERE,) if is_anywhere else namespaces)
@@ -267,15 +281,17 @@ def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterat
 
 
 def places_of(pod: Pod) -> Iterator[TermPlace]:
-    """Yield the places under which the pod is indexed: its namespace and any namespace, each with each of its
-    labels.
+    """Yield the index keys under which a pod is found: its namespace and the key for any namespace, each with every
+    label of the pod and with None, the key for any label.
     """
     for namespace, _ in anywhere_in(pod.metadata.namespace):
         yield from ((namespace, label) for label in (None, *pod.labels.items()))
 
 
 def anywhere_in(namespace: str) -> tuple[TermPlace, ...]:
-    """Return the places that stand for all pods of a namespace."""
+    """Return the two `TermPlace` keys without a label under which each pod of a namespace is found: the key of this
+    namespace, and the key of any namespace.
+    """
     return ((namespace, None), (_ANYWHERE, None))
 
 
@@ -283,8 +299,9 @@ Topic = tuple[str, TermPlace | int]
 
 
 def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
-    """Yield the topics on which the nodes for these pods depend. A pod that comes to a node or leaves it matters to
-    them only if it shares a topic (`touches`).
+    """Yield the topics of these pods, which say what decides where they may go: the pods that they select or that may
+    keep them away, and host ports. A topic is a key to compare: another pod that comes to a node or leaves it can
+    matter to them only if `touches` yields one of the same topics for the other pod.
     """
     for pod in pods:
         for term in terms_of(pod):
@@ -296,8 +313,9 @@ def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
 
 
 def touches(pod: Pod) -> Iterator[Topic]:
-    """Yield the topics of a pod that comes to a node or leaves it. Only pods that share a topic can depend on it
-    (`concerns`).
+    """Yield the topics of a pod that comes to a node or leaves it: what other pods may select it by, its host ports,
+    and the pods that its anti-affinity keeps away. A topic is a key to compare: the pod can matter only to pods for
+    which `concerns` yields one of the same topics.
     """
     yield from (("meant", place) for place in places_of(pod))
     yield from (("port", port) for port in host_ports_of(pod))
@@ -306,18 +324,21 @@ def touches(pod: Pod) -> Iterator[Topic]:
 
 
 def shut_out_from(place: TermPlace) -> Topic:
-    """Return the topic of all pods in this place that anti-affinity of others may keep away."""
+    """Return the topic of pods that the anti-affinity of other pods may keep away; a topic is a key that `concerns` and
+    `touches` compare. `place` is the index key of these pods: a namespace (empty: any), and a label with its value
+    (None: any).
+    """
     return ("shut out", place)
 
 
 def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:
-    """Yield the keys of the labels that the terms' selectors read."""
+    """Yield the keys of the pod labels that the label selectors of these affinity terms compare."""
     for term in terms:
         yield from matching.labels_named(term.label_selector)
 
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
-    """True if one of the pods has required anti-affinity by this node label (its topologyKey)."""
+    """True if one of the pods has required anti-affinity whose topologyKey is this node label."""
     return any(term.topology_key == label for pod in pods for term in anti_affinity(pod.spec))
 
 
@@ -332,7 +353,8 @@ def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
 
 
 def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str] = ()) -> dict[str, str]:
-    """Return Kubernetes node → why one of these pods must not go there now.
+    """Return the Kubernetes nodes to which one of these pods must not go now, each with the reason: because of other
+    pods there, or because a pod that must be near is missing there.
 
     Args:
         pods: pods of one gang that are not bound.
@@ -371,22 +393,25 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
 
 
 def _spread_by(pod: Pod) -> tuple[object, ...]:
-    """Return what decides over which nodes the pod is spread. Pods with an equal value are spread alike."""
+    """Return a key of all that decides over which nodes the pod's topology spread constraints spread it. Pods with
+    equal keys are spread alike.
+    """
     labels = {name: pod.labels[name] for name in labels_compared(pod) if name in pod.labels}
     where = (pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations)
     return (constraints_of(pod.spec), labels, where)
 
 
 def spreads_by(pod: Pod) -> tuple[object, ...]:
-    """Return a key of what decides how the pod is spread (topology spread constraints); empty if it has no such
-    constraint.
+    """Return a key of all that decides how the pod's topology spread constraints spread it: pods with equal keys are
+    spread alike. Empty if the pod has no constraint that keeps it from nodes.
     """
     return _spread_by(pod) if constraints_of(pod.spec) else ()
 
 
 def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], but: Container[str]) -> list[Pod]:
-    """Return the pods that one of the terms may select: only those of namespaces that a term names, unless a term
-    selects namespaces by label.
+    """Return the pods on nodes that one of these affinity terms may select, judged only by namespace: pods of the
+    namespaces that the terms name, or of all namespaces if a term selects namespaces by label. `but`: uids of pods to
+    leave out.
     """
     terms = tuple(terms)
     everywhere = any(term.namespace_selector is not None for term, _ in terms)
@@ -395,7 +420,9 @@ def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], b
 
 
 def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> list[tuple[PodAffinityTerm, Pod]]:
-    """Return each term once, with a pod that has it."""
+    """Return each different affinity term of these pods once, with one pod that has it. `terms` returns the terms of a
+    spec.
+    """
     all_terms = ((term, pod) for pod in pods for term in terms(pod.spec))
     return list(one_of_each(all_terms, lambda found: found[0]))
 
@@ -414,8 +441,8 @@ def _refused_devices(gang: Gang, known: Container[str]) -> str:
 
 
 def _refused_containers(gang: Gang, resource: str) -> str:
-    """Say which pod or role asks for the plugin's GPUs in several containers: the kubelet does not tell the device
-    plugin for which container it asks.
+    """Say which pod or role of the gang asks for the GPUs of sunkpy's device plugin (`resource`) in several containers;
+    empty if none does. Such a gang is refused: the kubelet does not tell the plugin for which container it asks.
     """
     found = (name for name, spec in specs_of(gang) if resource and len(gpus_asked(spec, resource)) > 1)
     return next(
@@ -442,8 +469,8 @@ def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
 
 
 def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
-    """Return the pods that topologySpreadConstraints spread among others of their gang, each with the node label
-    (topologyKey).
+    """Return each pod (as `pod <name>`) that its topologySpreadConstraints spread among other pods of its gang, with
+    the node label over whose values they are spread (topologyKey). Pods that are spread alike appear once.
     """
     found = []
     for role in gang.roles:
@@ -460,8 +487,8 @@ def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
 
 
 def _refused_evenness(evenly: Iterable[tuple[str, str]]) -> str:
-    """Say why the pods cannot be spread as their topologySpreadConstraints ask. One pod on each node is always even;
-    over larger domains Slurm cannot spread.
+    """Say why Slurm cannot spread the pods as their topologySpreadConstraints ask; empty if it can. One pod on each
+    node is always even; over domains larger than a node Slurm cannot spread. `evenly`: each pod with its node label.
     """
     for name, label in evenly:
         if label != HOSTNAME:
@@ -477,24 +504,25 @@ def _must_spread(gang: Gang, apart: _Inner) -> bool:
 
 
 def _domain(together: _Inner) -> str:
-    """Return the node label whose value the gang's nodes must share; the hostname label, if one of several terms names
-    it.
+    """Return the node label whose value must be the same on all nodes of the gang, by the topologyKeys of these
+    affinity terms; empty without terms. If several labels are named, the hostname label wins.
     """
     keys = sorted({term.topology_key for _, term in together})
     return HOSTNAME if HOSTNAME in keys else next(iter(keys), "")
 
 
 def specs_of(gang: Gang) -> list[tuple[str, PodSpec]]:
-    """Return all specs of the gang with a name for messages: those of existing pods, each kind once, and each role's
-    template.
+    """Return all pod specs of the gang, each with a name for messages: the specs of the existing pods, of which equal
+    ones appear once, and the template of each role that has one.
     """
     there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, lambda pod: template_of(pod.spec))]
     return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
 
 
 def _inner(gang: Gang, terms: _Terms) -> _Inner:
-    """Return the terms that select other pods of the gang. Pods that do not exist yet are taken to look like those of
-    their role.
+    """Return the affinity terms of the gang's pods that select other pods of the same gang, each with `pod <name>`.
+    `terms` returns the terms of a spec. Pods that do not exist yet are taken to look like the existing pods of their
+    role.
     """
     found = []
     for role in gang.roles:
@@ -512,14 +540,16 @@ def _inner(gang: Gang, terms: _Terms) -> _Inner:
 
 
 def _podsets(gang: Gang) -> _Inner:
-    """Return, as terms of affinity, the domains that annotations of Kueue or KAI ask for."""
+    """Return the topology domains in which annotations of Kueue or KAI require the gang to stay, as affinity terms,
+    each with `pod <name>`.
+    """
     members = gang.members if gang.seats > 1 else ()
     asking = {pod.annotations[key]: pod for key in DOMAINS_REQUIRED for pod in members if pod.annotations.get(key)}
     return [(f"pod {pod.name}", PodAffinityTerm(topology_key=label)) for label, pod in asking.items()]
 
 
 def _ports_clash(gang: Gang) -> bool:
-    """True if two pods of the gang take the same host port."""
+    """True if two pods of the gang would take the same host port, so that they cannot share a node."""
     taken: list[ContainerPort] = []
     for role in gang.roles:
         ports = list(role.members[0].pod.spec.host_ports) if role.members else []
@@ -539,20 +569,24 @@ def _same_port(one: ContainerPort, other: ContainerPort) -> bool:
 
 
 def anti_affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
-    """The terms by which a pod requires that others are not near it."""
+    """Return the required anti-affinity terms of a spec: each says which other pods must not be near a pod with this
+    spec.
+    """
     found = spec.affinity.pod_anti_affinity if spec.affinity else None
     return found.required if found else ()
 
 
 def pod_affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
-    """The terms by which a pod requires that others are near it."""
+    """Return the required pod affinity terms of a spec: each says which other pods must be near a pod with this
+    spec.
+    """
     found = spec.affinity.pod_affinity if spec.affinity else None
     return found.required if found else ()
 
 
 def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Iterable[str]]:
-    """Return a function that finds the nodes near a pod: those with the same value of an affinity term's
-    `topologyKey`.
+    """Return a function that returns the names of the nodes near a pod for an affinity term: nodes that have the same
+    value of the label in the term's `topologyKey` as the pod's node.
     """
 
     @cache
@@ -572,8 +606,8 @@ def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Ite
 
 
 def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:
-    """True if a term of the pod with metadata `of` selects the pod with metadata `other`. A namespaceSelector is taken
-    to select all namespaces, because labels of namespaces are not known here.
+    """True if an affinity term of the pod with metadata `of` selects the pod with metadata `other`. A term with a
+    namespaceSelector is taken to select all namespaces, because the labels of namespaces are not known here.
     """
     if term.label_selector is None:
         return False

@@ -1,4 +1,5 @@
-"""The way up from a pod: its controllers, nearest first, then the objects that the pod names for its family.
+"""Finds the objects above a pod: first its controllers, the nearest first, then the objects that the pod names for its
+kind of workload, as in a label.
 
 This module decides which object to read next, and when all are known. The caller reads the objects.
 """
@@ -18,7 +19,7 @@ MOST_CONTROLLERS: Final = 6
 
 
 class Absence(enum.Enum):
-    """Why an object above a pod could not be read; the value is the end of a message."""
+    """Why an object above a pod, such as its owner, could not be read. The value is the end of a message."""
 
     UNKNOWN = "which could not be read yet"
     GONE = "which does not exist"
@@ -29,8 +30,9 @@ Look = Callable[[Link], Owner | Absence]
 
 
 class Above(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects above a pod. `waits_for`: an object that must be read before the pod's gang can be found; `absence`
-    says why it is missing.
+    """The objects above a pod that could be read (`owners`), with the links to them. `waits_for`: the link to an object
+    that must be read before the pod's gang can be found, None if there is none; `absence` says why that object is
+    missing.
     """
 
     links: tuple[Link, ...] = ()
@@ -40,8 +42,8 @@ class Above(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_absence(above: Above, *, unreadable: str) -> str:
-    """Say why the objects above a pod are not all known. `unreadable`: what keeps sunkpy from reading the object that
-    is missing.
+    """Say for which object above a pod sunkpy still waits, and why that object is missing; empty if it waits for none.
+    `unreadable`: the words for an object that exists and that sunkpy cannot read.
     """
     if above.waits_for is None:
         return ""
@@ -50,16 +52,18 @@ def explain_absence(above: Above, *, unreadable: str) -> str:
 
 
 def kinds_read(families: Iterable[Family]) -> frozenset[Kind]:
-    """Return the kinds of owners of which some family needs more than metadata."""
+    """Return the kinds of owners of which some family (kind of workload) needs more than the metadata."""
     return frozenset(kind for family in families for kind in family.reads)
 
 
 def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
-    """Find all owners above a pod, or the object that has to be read first.
+    """Find all objects above a pod: its controllers and the objects that it names. If one must be read first,
+    `Above.waits_for` says which. `look` returns an object, or why it is missing.
 
-    The chain of controllers ends at one that is gone (its pods are about to be deleted), and at one that cannot be
-    read: its annotations then do not count. If a family needs the kind of the latter, the pod waits instead. An object
-    that a pod names must exist, if a family reads its kind. For a kind that no family reads, metadata is enough.
+    The chain of controllers ends at a controller that is gone (its pods are about to be deleted). It also ends at a
+    controller that cannot be read, whose annotations then do not count; but if a family (kind of workload) needs to
+    read that controller's kind, the pod waits. An object that the pod names must exist if a family reads its kind. For
+    a kind that no family reads, the metadata is enough.
     """
     families = tuple(families)
     needed = kinds_read(families)
@@ -106,5 +110,7 @@ def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
 
 
 def controller_of(child: KubeObject) -> OwnerReference | None:
-    """Return the owner reference of an object's controller; None if it has no controller."""
+    """Return the owner reference to the object's controller (`controller: true`); None if the object has no
+    controller.
+    """
     return next((reference for reference in child.metadata.owner_references if reference.controller), None)

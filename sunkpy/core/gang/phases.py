@@ -1,7 +1,8 @@
-"""The phases of a pod and the states of a gang: derived, never stored, each in one function.
+"""The phases of a pod and the states of a gang. They are never stored: one function derives the phase of a pod, another
+one the state of a gang.
 
-What is asked of a pod is a set of phases (`POD_PREDICATES`). `docs/reference/phases.md` has the table, which
-`tools/make-reference` makes from here.
+Each question about pods, such as whether a pod holds its node, is a set of phases in which the answer is yes
+(`POD_PREDICATES`). `tools/make-reference` makes the table in `docs/reference/phases.md` from this module.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from sunkpy.core.model.objects import Pod
 
 
 class Phase(enum.Enum):
-    """A phase in a life: `value` is its name, `means` says when it holds."""
+    """The base class of enums for the phases in the life of a pod, a job or a gang. `value` is the name of the phase,
+    and `means` is a sentence that says when something is in this phase.
+    """
 
     means: str
 
     def __new__(cls, value: str, means: str) -> Self:
-        """Make a member with this value, and with `means` as its explanation."""
+        """Make an enum member with this value; `means` is the sentence that explains the member."""
         member = object.__new__(cls)
         member._value_, member.means = value, means
         return member
 
 
 class PodPhase(Phase):
-    """The phases of a workload pod."""
+    """The phases in the life of a workload's pod, as sunkpy tells them apart."""
 
     WAITING = ("waiting", "the pod has no node yet")
     BOUND = ("bound", "the pod has a node, and none of its containers runs")
@@ -55,10 +58,12 @@ before it has a node is `stopping`, and holds no node.
 
 
 def pod_phase(pod: Pod) -> PodPhase:
-    """Return the phase of a workload pod.
+    """Return the phase of a workload's pod, derived from its spec, status and metadata.
 
-    For a pod that is being deleted the kubelet reports the containers' end first, then frees sandbox, cgroups and
-    volumes, and last deletes the object with grace period 0. Only a finalizer of somebody else can keep it after that.
+    While a pod is being deleted, the kubelet first reports that its containers have ended. It then frees the sandbox,
+    cgroups and volumes, and last deletes the pod object with grace period 0. After that, only a finalizer that somebody
+    else has set can keep the object: the phase is then GONE. Before, it is OVER. A finished pod that nobody has deleted
+    is GONE, too.
     """
     if pod.is_finished and not is_running(pod):
         meta = pod.metadata
@@ -72,7 +77,7 @@ def pod_phase(pod: Pod) -> PodPhase:
 
 
 def is_running(pod: Pod) -> bool:
-    """True if a container or an init container of the pod runs."""
+    """True if a container or an init container of the pod is running now."""
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return any(status.state.running is not None for status in statuses)
 
@@ -82,7 +87,9 @@ _STARTS: Final = ("", "ContainerCreating", "PodInitializing")
 
 
 def why_stuck(pod: Pod) -> str:
-    """Return why the kubelet cannot start a pod that has a node, in the kubelet's words; empty if it can."""
+    """Return why a container of a pod on a node does not start, in the kubelet's words. Empty if nothing hinders it, or
+    if the pod has no node, is running or has ended.
+    """
     if not pod.spec.node_name or pod_phase(pod) in OVER or is_running(pod):
         return ""
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
@@ -98,16 +105,21 @@ def is_over(pod: Pod) -> bool:
 
 
 def has_left_node(pod: Pod) -> bool:
-    """True if nothing of the pod is left on its node. It is stricter than `is_over` for a pod that is being deleted."""
+    """True if nothing of the pod is left on its node: no container, volume or cgroup. For a pod that is being deleted,
+    `is_over` is true earlier: as soon as the containers have ended.
+    """
     return pod_phase(pod) is PodPhase.GONE
 
 
 class GangState(Phase):
-    """The states of a gang. `Snapshot.state` derives the state from the gang's pods and job."""
+    """The states of a gang, from waiting for a job to done. `Snapshot.state` derives the state from the gang's pods and
+    jobs.
+    """
 
     WAITING = (
         "waiting",
-        "the gang has no job: pods are missing, something in them is not valid, no node fits, or Slurm refused the job",
+        "the gang has no job yet, or only one that sunkpy is ending; for example, pods are missing or held by a "
+        "scheduling gate, something in them is not valid, no node fits, or Slurm refused the job",
     )
     SUBMITTED = ("submitted", "the gang's job waits in Slurm's queue")
     STARTED = ("started", "Slurm has given nodes to the gang's job; the pods are not bound yet")

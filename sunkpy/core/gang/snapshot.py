@@ -1,4 +1,6 @@
-"""All that the scheduler knows of one gang at one moment. `decide_gang` reads it, and it derives the gang's state."""
+"""A snapshot: all that the scheduler knows of one gang at one moment. `decide_gang` decides from the snapshot, and the
+snapshot derives the state of the gang.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ DEFAULT_GRACE_S = 30.0
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """The refusal of a member by the node of its seat: why, since when, how often in a row, and when the scheduler
-    tries again. Times are seconds on the leader's monotonic clock.
+    """The refusal of a pod by the node to which it was to be bound: why the node refuses the pod, since when, how often
+    in a row, and when the scheduler tries again. Times are seconds on the monotonic clock of the leading scheduler.
     """
 
     why: str
@@ -34,32 +36,34 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A gang, its jobs and what the scheduler remembers of it.
+    """A gang, its jobs, and what the scheduler remembers of the gang, at one moment.
 
     Args:
-        gang: None once all its pods are gone.
+        gang: None once all pods of the gang are gone.
         last_gang: the gang as it was when all its pods had ended, if `gang` is None.
-        bound_to: the job under which the members were bound, from the scheduler's memory: anyone who owns a pod can
-            write its annotations.
-        placed: the Slurm node of each bound member, by uid; from the scheduler's memory, too.
-        displaced: Slurm nodes of members that Slurm gave to other jobs while the members' own job was lost, with these
+        jobs: the placeholder jobs of the gang that the scheduler knows: Slurm jobs that hold nodes for its pods.
+        bound_to: the job under which the pods were bound, from the scheduler's memory: anyone who may edit a pod can
+            forge its annotations.
+        placed: the Slurm node of each bound pod, by pod uid; from the scheduler's memory, too.
+        displaced: Slurm nodes of the gang's pods that Slurm gave to other jobs while the pods' own job was lost → those
             jobs.
-        eligibility: the nodes where every member may go; None while Slurm's nodes are unknown, or once members have
-            nodes.
-        usable: the nodes that all members may use, judged only by what does not change with other pods.
-        may_submit: False until a failed or refused submit may be repeated, and while the gang may have an unknown job.
+        eligibility: the Slurm nodes to which every pod of the gang may go; None while Slurm's nodes are unknown, or
+            once pods have nodes.
+        usable: the Slurm nodes that all pods may use, judged only by what does not change with other pods.
+        may_submit: False until a failed or refused submit may be repeated, and while Slurm may have a job of the gang
+            that the scheduler does not know.
         refused: why Slurm refused the last submit.
-        waits_for: which earlier pods of the owner have to end before this gang's job is submitted, in words.
-        idle_s: for how many seconds a job has held nodes for the gang without any member.
-        has_left_out: True if a pod without a seat waits, and soon becomes a gang of its own.
-        is_half_bound: True if only some members of the first wave could be bound.
+        waits_for: which earlier pods of the same owner have to end before this gang's job is submitted, in words.
+        idle_s: for how many seconds a job has held nodes for the gang without any pod on them.
+        has_left_out: True if a pod for which the gang has no seat waits, and soon becomes a gang of its own.
+        is_half_bound: True if only some of the pods could be bound that were to be bound together when the job started.
         is_to_be_polled: True if the gang must be looked at again later, because no event tells of a change.
-        named_nodes: the Slurm node that each member names, by uid, if they name different ones
+        named_nodes: the Slurm node that each pod demands, by pod uid, if the pods demand different ones
             (`sunkpy.core.gang.seating.named_nodes`).
-        reserved: uids of members whose claims for devices are reserved, as far as all their claims are known.
-        lost_devices: by uid, why a bound member no longer has its devices for itself.
-        refusals: by uid, the refusal of each member that still waits for the node that refused it.
-        now: the time of the snapshot, in seconds on the leader's monotonic clock.
+        reserved: uids of pods for which ResourceClaims are reserved; a pod with an unknown claim is left out.
+        lost_devices: by pod uid, why a bound pod no longer has its devices for itself.
+        refusals: by pod uid, the refusal of each pod that still waits for the node that refused it.
+        now: the time of the snapshot, in seconds on the monotonic clock of the leading scheduler.
     """
 
     id: GangId
@@ -86,12 +90,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """The gang's members that exist."""
+        """The pods of the gang that exist; empty once all are gone."""
         return self.gang.members if self.gang is not None else ()
 
     @property
     def is_several(self) -> bool:
-        """True if the gang can have several pods, at once or one after another. False if the gang is one pod alone."""
+        """True if the gang can have several pods, at once or one after another. False if it is one pod alone, or if all
+        its pods are gone.
+        """
         if self.gang is None:
             return False
         own = (self.id.uid, solo_pod(self.id))
@@ -99,8 +105,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def live_jobs(self) -> tuple[Job, ...]:
-        """The gang's jobs that hold or may get resources: running jobs first, then the oldest; last the jobs that
-        sunkpy is ending.
+        """The gang's jobs that hold nodes or may still get some: first the jobs that have nodes, then the pending ones,
+        and last the jobs that sunkpy is ending. Within each group the oldest comes first.
         """
         return tuple(
             sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_let_go, j.phase is JobPhase.PENDING, j.id))
@@ -108,28 +114,36 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def holding(self) -> dict[str, str]:
-        """The Slurm node of each member that has a node and has not ended, by uid; empty text where it is unknown."""
+        """The Slurm node of each pod that has a node and has not ended, by pod uid; the text is empty if the Slurm node
+        is unknown.
+        """
         return {pod.uid: self.placed.get(pod.uid, "") for pod in self.pods if pod.spec.node_name and not is_over(pod)}
 
     @cached_property
     def staying(self) -> tuple[Pod, ...]:
-        """The members that have a node and have not ended."""
+        """The pods of the gang that have a node and have not ended."""
         return tuple(pod for pod in self.pods if pod.uid in self.holding)
 
     @property
     def had_job(self) -> bool:
-        """True if members got their nodes from Slurm, as far as is known. False if somebody else bound them."""
+        """True if pods of the gang were bound under a Slurm job, as far as is known. False if somebody else put them on
+        their nodes, without Slurm.
+        """
         return self.bound_to is not None or any(noted_job(pod) is not None for pod in self.staying)
 
     @cached_property
     def is_bound(self) -> bool:
-        """True if a member has a node, or had a node that the job still holds for other members."""
+        """True if a pod of the gang is on a node and has not ended. Also true if all pods on nodes have ended, but
+        their job still holds the nodes for the gang's other pods.
+        """
         job = self.bound_job if self.bound_to is not None else None
         is_held = job is not None and job.is_live and job.phase in HOLDING and not job.is_let_go
         return bool(self.holding) or (is_held and any(pod.spec.node_name for pod in self.pods))
 
     def seating(self, job: Job) -> Seating:
-        """Return the seats of the members under one of the jobs. The result is cached."""
+        """Return which pod of the gang has which seat (its room in the job), and on which node, under `job`. The result
+        is cached.
+        """
         if job.id not in self._seatings:
             gang = self.gang or Gang(id=self.id, roles=())
             self._seatings[job.id] = seat(gang, job, holding=self.holding, named_nodes=self.named_nodes)
@@ -140,7 +154,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def is_for(self, job: Job) -> bool:
-        """True if the job has as many slots as the gang needs now, or Slurm has not reported its slots yet."""
+        """True if the job has as many slots (Slurm tasks) as the gang needs now: if its pods name nodes, one for each
+        node. Also true while Slurm has not reported the job's slots, or if the gang has no pods any more.
+        """
         if self.gang is None or not job.slurm.tasks:
             return True
         if self.named_nodes:
@@ -149,9 +165,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def bound_job(self) -> Job | None:
-        """The job under which the members were bound; None if it is no longer known.
+        """The job under which the gang's pods were bound; None if that job is no longer known.
 
-        If a new leader does not know which job that was, it takes the job that had an epilog on the node of a member.
+        A new leader may not know which job it was. It then takes the job whose Epilog has called from a node of the
+        gang's pods.
         """
         if self.bound_to is not None:
             return next((job for job in self.jobs if job.id == self.bound_to), None)
@@ -159,7 +176,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def state(self) -> GangState:
-        """The state of the gang, derived from its pods and jobs."""
+        """The state of the gang now, derived from its pods and jobs."""
         if all(is_over(pod) for pod in self.pods):
             is_done = not self.has_left_out and all(job.is_settled for job in self.jobs)
             return GangState.DONE if is_done else GangState.ENDING
@@ -175,7 +192,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def explain_generation(other: GangId, jobs: Iterable[Job], pods: Iterable[Pod]) -> str:
-    """Say which pod or job of another generation of the owner's pods has not ended; empty if all have."""
+    """Say which job or bound pod of another generation of the gang has not ended; empty if all have. A generation is
+    all pods that the owner made for one start of the gang; a restart makes the next one.
+    """
     which = f"generation {other.generation or 'without number'} of {other} to end: "
     if job := next((job for job in jobs if not job.is_settled), None):
         return f"{which}Slurm job {job.id} is not over"
@@ -185,6 +204,8 @@ def explain_generation(other: GangId, jobs: Iterable[Job], pods: Iterable[Pod]) 
 
 
 def grace_s(pod: Pod) -> float:
-    """Return the grace period of the pod in seconds, as its spec says."""
+    """Return the grace period of the pod in seconds, as its spec says; 30, the default of Kubernetes, if the spec has
+    none.
+    """
     of_spec = pod.spec.termination_grace_period_seconds
     return DEFAULT_GRACE_S if of_spec is None else of_spec

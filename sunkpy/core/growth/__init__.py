@@ -1,4 +1,4 @@
-"""Growth: how many nodes the jobs that wait lack, so that autoscalers can be asked for each of them once.
+"""Growth: how many more nodes the waiting jobs need, so that autoscalers can be asked for each of them once.
 
 waiting     what a job in the queue asks of nodes, and whether new nodes would help it
 pools       the NodeSets as growth sees them: the room on their nodes, and how many new nodes they may get

@@ -1,7 +1,8 @@
-"""Whether a node has the features that a job asks for: `a&(b|c)`, `[a|b]` (sbatch(1), --constraint).
+"""Tells whether a node has the features that a job asks for: `a&(b|c)`, `[a|b]` (sbatch(1), --constraint).
 
-For `[a|b]` all nodes of a job need the same feature, which nodes of one NodeSet have anyway. Any user may write a
-constraint, so a very long or deeply nested one is refused, and results are cached.
+For `[a|b]` all nodes of a job need the same feature; this is not checked, because the nodes of one NodeSet have the
+same features anyway. Any user may write a constraint, so a very long or deeply nested one is refused, and results are
+cached.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _DEEPEST: Final = 10
 
 
 class NotUnderstood(ValueError):
-    """The job's constraint has a form that this module cannot read, such as one that counts nodes by feature."""
+    """The error that a job's constraint has a form that this module cannot read, such as one that counts nodes by
+    feature.
+    """
 
 
 def satisfies(constraint: str, features: Set[str]) -> bool:
@@ -44,7 +47,9 @@ def _is_satisfied(constraint: str, features: frozenset[str]) -> bool:
 
 
 def _any_of(tokens: list[str], features: Set[str], *, depth: int) -> bool:
-    """True if the features satisfy the expression at the end of `tokens`, which are reversed. Removes what it reads."""
+    """True if the features satisfy the expression at the end of `tokens`, which are in reverse order. The tokens that
+    were read are removed.
+    """
     found = _all_of(tokens, features, depth=depth)
     while tokens and tokens[-1] == "|":
         tokens.pop()

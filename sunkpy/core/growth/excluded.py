@@ -1,4 +1,5 @@
-"""The nodes that jobs exclude. Jobs with equal lists share one object, which has the list's text, not all names.
+"""The nodes that jobs exclude (sbatch --exclude). Jobs with equal lists share one object, which keeps the list's text
+instead of all names.
 
 Any user may submit jobs that each exclude other nodes. So only `MOST` lists are kept at a time.
 """
@@ -23,14 +24,16 @@ _MOST_NAMES: Final = 2**17
 
 
 class Excluded(msgspec.Struct, frozen=True, weakref=True):
-    """The nodes that a job excludes, in Slurm's range syntax. `is_kept`: False if too many lists were kept already."""
+    """The nodes that a job excludes, as text in Slurm's range syntax. `is_kept`: False if too many lists were kept
+    already; then `text` is empty.
+    """
 
     text: str = ""
     is_kept: bool = True
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The names of the excluded nodes. A list that cannot be read stands for one node that does not exist."""
+        """The names of the excluded nodes. A list that cannot be read counts as one name, which no node has."""
         return _expand(self.text)
 
 
@@ -40,7 +43,9 @@ _kept: Final[WeakValueDictionary[str, Excluded]] = WeakValueDictionary()
 
 
 def share(text: str) -> Excluded:
-    """Return the object for this list of nodes; jobs that have equal lists at the same time get the same object."""
+    """Return the `Excluded` object for this list of nodes; jobs that have equal lists at the same time get the same
+    object. If too many lists are kept already, the object has no nodes, and `is_kept` is False.
+    """
     if not text:
         return NONE
     if (known := _kept.get(text)) is not None:

@@ -1,8 +1,8 @@
-"""How many nodes each NodeSet lacks for the jobs that wait.
+"""Computes how many nodes each NodeSet lacks for the jobs that wait.
 
 Waiting jobs are placed one after the other, in Slurm's order: first on free room of nodes that exist or join, then on
-new nodes that earlier jobs lack. What a job still needs then is lacking. A job gets all of its nodes or none. A NodeSet
-never lacks more nodes than its `potential` allows.
+new nodes that earlier jobs lack. The nodes that a job still needs after that are lacking. A job gets all of its nodes
+or none. A NodeSet never lacks more nodes than its `potential` allows.
 
 The first job that lacks nodes may also need nodes that are busy. Then its other nodes are requested already, because
 Slurm keeps no busy node for a job whose other nodes do not exist. For later jobs that would buy nodes which stay idle
@@ -34,13 +34,13 @@ does not fit as a whole.
 
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """What one NodeSet lacks for the jobs that wait. `requests`: how many nodes, for which jobs.
+    """What one NodeSet lacks for the jobs that wait. `requests`: how many more nodes it needs, for which jobs.
 
     `never`: job → why no new node would ever help it; `more`: how many such jobs are not named. `behind`: how many jobs
     wait for nodes beyond those that the NodeSet may get. `unseen`: how many jobs were not placed, because that takes
-    too long. `unregistered`: nodes that have not registered in time, so that no more are requested. `is_held`: idle
-    nodes must not be released, because a waiting job needs them together with nodes that are busy, joining or lacking,
-    or because Slurm has not started a job although there seems to be room.
+    too long. `unregistered`: nodes that have not registered in time, which is why no more are requested. `is_held`:
+    idle nodes must not be released, because a waiting job needs them together with nodes that are busy, joining or
+    lacking, or because Slurm has not started a job although there seems to be room.
     """
 
     requests: tuple[GrowthRequest, ...] = ()
@@ -58,9 +58,9 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping[str, int]) -> dict[str, Lack]:
-    """Return what each NodeSet that may grow lacks, by its name.
+    """Return, by NodeSet, how many more nodes it needs for these waiting jobs; only for NodeSets that may grow.
 
-    `tiers`: partition → PriorityTier, which orders jobs before their priority does.
+    `tiers`: partition → its PriorityTier. Jobs are placed in the order of their tier, then of their priority.
     """
     line = _Line(pools)
     waiting = list(jobs)
@@ -80,7 +80,9 @@ def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping
 
 
 class _Try(msgspec.Struct, frozen=True, kw_only=True):
-    """A job placed on nodes of one NodeSet's shape: the nodes with room for it (`found`), and how many it lacks."""
+    """An attempt to place a job on nodes like those of one NodeSet: the nodes with room for the job (`found`), and how
+    many more it lacks (`lacking`).
+    """
 
     pool: Pool
     spread: Spread
@@ -92,7 +94,9 @@ class _Try(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Line:
-    """The waiting jobs that were placed so far, the room that they left, and what they lack."""
+    """The queue of waiting jobs as far as they were placed: the room that these jobs left on nodes, and the nodes that
+    they lack.
+    """
 
     def __init__(self, pools: Iterable[Pool]) -> None:
         self._pools = sorted(pools, key=lambda pool: (pool.weight, pool.name))
@@ -110,7 +114,7 @@ class _Line:
 
     @property
     def lacks(self) -> dict[str, Lack]:
-        """What each NodeSet that may grow lacks for the jobs added so far."""
+        """What each NodeSet that may grow lacks for the jobs added so far, by its name."""
         return {
             (name := pool.name): Lack(
                 requests=tuple(GrowthRequest(job=job, nodes=nodes) for job, nodes in self._requests[name].items()),
@@ -171,7 +175,9 @@ class _Line:
         return False
 
     def _tries(self, job: WaitingJob, serving: Sequence[Pool]) -> tuple[list[_Try], dict[str, str]]:
-        """Return the job's placements, one for each NodeSet; and, by NodeSet, why the job fits on none of its nodes."""
+        """Return an attempt to place the job for each of these NodeSets, and, by NodeSet, why the job fits on none of
+        its nodes.
+        """
         tries, never = [], {}
         names = frozenset(pool.name for pool in serving)
         for pool in serving:
@@ -186,7 +192,10 @@ class _Line:
         return tries, never
 
     def _what_to_ask(self, each: _Try, growing: Sequence[_Try], serving: Sequence[Pool]) -> dict[str, int]:
-        """Return NodeSet → how many new nodes the job needs; empty if it cannot get all of them."""
+        """Return NodeSet → how many new nodes to request for the job; empty if the job cannot get all that it needs.
+
+        If the NodeSet of the attempt `each` may not get enough nodes, other NodeSets with room for the job help.
+        """
         alike = [each.pool, *(other.pool for other in growing if other is not each and _fits(each, other.pool))]
         asked, lacking = {}, each.lacking
         for pool in alike[:1] if lacking <= self._more[each.pool.name] else alike:
@@ -213,7 +222,9 @@ class _Line:
         return True
 
     def _refuse(self, job: WaitingJob, why: Mapping[str, str]) -> None:
-        """Count a job that was not placed. `why`: NodeSet → why it never helps; empty if it may help later."""
+        """Count a job that was not placed. `why`: NodeSet → why its new nodes never help the job; an empty text if they
+        may help later.
+        """
         self._refused.setdefault(job.kind, why)
         for name, text in why.items():
             if not text:
@@ -230,7 +241,9 @@ def _fits(each: _Try, pool: Pool) -> bool:
 
 
 def _most(each: _Try, growing: Sequence[_Try], serving: Sequence[Pool]) -> int:
-    """Return how many nodes the job could get at most, if all NodeSets that serve it grew to their potential."""
+    """Return how many nodes the job could get at most, if all NodeSets in its partitions (`serving`) whose nodes it may
+    use grew to their potential.
+    """
     may_grow = {other.pool.name for other in growing}
     alike = [pool for pool in serving if _fits(each, pool)]
     return sum(max(pool.potential, pool.usable) if pool.name in may_grow else pool.usable for pool in alike)

@@ -1,6 +1,6 @@
-"""NodeSets as growth sees them (pools), and the free room on their nodes that a waiting job may get.
+"""The NodeSets as growth sees them (the search for nodes that jobs lack), and the free room that their nodes have.
 
-Nodes with equal free room are one entry, however many there are: most of thousands of nodes are full or empty.
+Nodes with equal free room are one entry, however many there are: of thousands of nodes, most are full or empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _ENOUGH: Final = 3
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """The free room of one node that takes jobs, or will take them when it has joined. `is_whole`: no job is on it."""
+    """The free room (amounts that jobs can still get) of one node that takes jobs, or will take them when it has
+    joined. `is_whole`: no job is on the node.
+    """
 
     node: str
     left: Mapping[str, int]
@@ -34,9 +36,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """A NodeSet as growth sees it. `partitions`: the Slurm partitions that its nodes are in.
 
     `features`, `shape`: the features and amounts that a new node of it would have; `shape` is None while unknown.
-    `nodes`: its nodes, also those that take no jobs. `usable`: how many nodes take jobs, or will when they have joined
-    (`joining`). `unregistered`: nodes that should have registered long ago. `potential`: how many nodes it may have in
-    all, 0 if it does not grow.
+    `nodes`: its nodes, also those that take no jobs. `usable`: how many nodes take jobs or will take them soon; those
+    that will are also counted in `joining`. `unregistered`: nodes that should have registered long ago. `potential`:
+    how many nodes it may have in all, 0 if it does not grow. `rooms`: the free room on its nodes.
     """
 
     name: str
@@ -53,7 +55,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def more(self) -> int:
-        """How many more nodes the NodeSet may get."""
+        """How many more nodes the NodeSet may get now; 0 while too many of its nodes do not register."""
         return 0 if self.is_stopped else max(0, self.potential - len(self.nodes))
 
     @property
@@ -62,14 +64,15 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.unregistered) >= _ENOUGH
 
     def serves(self, job: WaitingJob) -> bool:
-        """True if the NodeSet is in a partition of the job."""
+        """True if the NodeSet has nodes in a partition of the job, or could get some there."""
         return not self.partitions.isdisjoint(job.partitions)
 
     def would_do(self, job: WaitingJob) -> bool:
-        """True if a new node of the NodeSet would have the job's features, and the job does not exclude the NodeSet.
+        """True if a new node of the NodeSet would have the features that the job asks for, and the job does not exclude
+        the NodeSet.
 
-        A job that excludes all existing nodes of a NodeSet excludes the NodeSet: jobs of pods exclude NodeSets that
-        their pods may not use in this way.
+        A job excludes a NodeSet if it excludes all its existing nodes. Jobs of pods do so for each NodeSet that their
+        pods may not use.
 
         Raises:
             NotUnderstood: the job's constraint cannot be read.
@@ -79,7 +82,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alike:
-    """Nodes of one pool with equal free room. Once `nodes` is empty it stays empty."""
+    """Nodes of one NodeSet with equal free room (`left`). Once `nodes` is empty, no node is added any more."""
 
     __slots__ = ("features", "is_whole", "left", "nodes", "pool")
 
@@ -91,7 +94,8 @@ class Alike:
         self.nodes: list[str] = []
 
     def has_room(self, job: WaitingJob, needs: Mapping[str, int]) -> bool:
-        """True if each of these nodes has room for one part of the job (`needs`).
+        """True if each of these nodes has room for what the job takes of one node (`needs`), and has the job's
+        features.
 
         Raises:
             NotUnderstood: the job's constraint cannot be read.
@@ -116,7 +120,9 @@ Found = tuple[Alike, int]
 
 
 class _Search:
-    """The entries with room for jobs of one kind (`fit`), among the first `seen` entries of `Rooms`."""
+    """A stored search for room: the entries (nodes with equal free room) that fit jobs of one kind, among the first
+    `seen` entries of `Rooms`.
+    """
 
     __slots__ = ("fit", "seen")
 
@@ -126,10 +132,11 @@ class _Search:
 
 
 class Rooms:
-    """The free room on all nodes, which each placed job makes smaller.
+    """The free room on all nodes. Each placed job makes it smaller.
 
-    The free room of an entry never changes: nodes on which a job is placed go into another entry at the end. So each
-    entry is tested once for each kind of job, and thousands of waiting jobs need no walk over all nodes each.
+    An entry is a group of nodes with equal free room. This room never changes: nodes on which a job is placed go into
+    another entry at the end. So each entry is tested once for each kind of job, and thousands of waiting jobs need no
+    walk over all nodes each.
     """
 
     def __init__(self, pools: Iterable[Pool]) -> None:
@@ -141,14 +148,15 @@ class Rooms:
             self._add(pool, room.features, room.left, [room.node], is_whole=room.is_whole)
 
     def copy(self) -> Rooms:
-        """Return a copy, which later placements do not change."""
+        """Return a copy that does not change when jobs are placed in the original, nor the other way round."""
         found = Rooms(())
         for each in self._entries:
             found._add(each.pool, each.features, each.left, each.nodes, is_whole=each.is_whole)
         return found
 
     def find(self, job: WaitingJob, needs: Mapping[str, int], pools: frozenset[str], most: int) -> list[Found]:
-        """Return up to `most` nodes of these pools with room for `needs`; the nodes used last come first.
+        """Return up to `most` nodes of these NodeSets (`pools`), grouped by equal free room, that have room for
+        `needs`. Nodes to which a job was just given come first.
 
         Raises:
             NotUnderstood: the job's constraint cannot be read.
@@ -171,7 +179,7 @@ class Rooms:
         return found
 
     def take(self, job: WaitingJob, needs: Mapping[str, int], found: Iterable[Found]) -> None:
-        """Place the job on these nodes: their free room gets smaller by `needs`."""
+        """Place the job on these nodes: the free room of each gets smaller by `needs`, or the whole node is taken."""
         for entry, count in found:
             taken = entry.usable(job)[-count:]
             if job.excluded.nodes:
@@ -185,7 +193,9 @@ class Rooms:
                 self._add(entry.pool, entry.features, _less(entry.left, needs), taken, is_whole=False)
 
     def add_new(self, pool: Pool, needs: Mapping[str, int], count: int, *, is_full: bool) -> None:
-        """Add `count` requested nodes, each with one job on it that takes `needs`, or the whole node if `is_full`."""
+        """Add what is left on `count` requested nodes, each with one job on it that takes `needs`. If `is_full`, the
+        job takes the whole nodes, and nothing is added.
+        """
         if not is_full:
             self._add(pool.name, pool.features, _less(pool.shape or {}, needs), [NEW] * count, is_whole=False)
 

@@ -1,4 +1,4 @@
-"""Builds the `Pool` of each NodeSet from Slurm's nodes and partitions and from the NodeSet's objects in Kubernetes."""
+"""Builds from Slurm's nodes and partitions, and from Kubernetes, what growth knows of each NodeSet: its `Pool`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
     """A NodeSet and its nodes, as Kubernetes shows them. `nodes`: all of them, whether or not Slurm has them yet.
 
     `joining`: nodes that should register in Slurm soon. `late`: nodes that should have registered by now. `returning`:
-    nodes that come back once they are idle, because a roll replaces their slurmd pods. `features`: the features that
-    each of its nodes has. `offer`: what one of its nodes offers, or would offer, in words of slurm.conf(5).
+    nodes that will take jobs again once they are idle, because a rollout replaces their slurmd pods. `features`: the
+    features that each of its nodes has. `offer`: what one of its nodes offers, or would offer, in words of
+    slurm.conf(5).
     """
 
     name: str
@@ -45,9 +46,10 @@ def find_pools(
     partitions: Iterable[PartitionRow],
     in_use: Mapping[str, Mapping[str, int]],
 ) -> list[Pool]:
-    """Return one pool for each NodeSet, and a last pool without a name for all other nodes.
+    """Return what growth knows of each NodeSet (`Pool`), and a last pool without a name for all nodes without a
+    NodeSet.
 
-    `in_use`: node → GRES → how many of it jobs have.
+    `in_use`: node → GRES → how many of that GRES jobs have there.
     """
     known = list(nodesets)
     of = {node: each.name for each in known for node in each.nodes}
@@ -58,7 +60,7 @@ def find_pools(
 
 
 def devices_in_use(jobs: Iterable[JobRow]) -> Mapping[str, Mapping[str, int]]:
-    """Return node → GRES → how many of it jobs have, for the jobs whose devices Slurm names."""
+    """Return node → GRES → how many of that GRES jobs have there. Only jobs count whose devices Slurm names."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for job in jobs:
         for node, indices in job.devices.items():
@@ -68,7 +70,8 @@ def devices_in_use(jobs: Iterable[JobRow]) -> Mapping[str, Mapping[str, int]]:
 
 
 def read_offer(text: str) -> tuple[Amounts | None, frozenset[str]]:
-    """Return what jobs can get of a node with this line of slurm.conf, and its features; None if the line is not whole.
+    """Return what a node with this line of slurm.conf offers to jobs, and the node's features. The first is None if the
+    line lacks the CPUs or the memory.
 
     Example: `CPUs=96 RealMemory=900000 Gres=gpu:h100:8 Feature=gpu`.
     """
@@ -84,7 +87,9 @@ def read_offer(text: str) -> tuple[Amounts | None, frozenset[str]]:
 
 
 def _serving(partitions: Iterable[PartitionRow], of: Mapping[str, str]) -> defaultdict[str, set[str]]:
-    """Return NodeSet → the partitions with one of its nodes, or with a record of a node that it could get."""
+    """Return NodeSet → its Slurm partitions: those with one of its nodes, or with Slurm's record of a node that it may
+    get later. `of`: node → its NodeSet.
+    """
     found: defaultdict[str, set[str]] = defaultdict(set)
     for partition in partitions:
         for node in partition.nodes:
@@ -128,7 +133,7 @@ def _pool(
 
 
 def _rooms(nodes: Iterable[SlurmNode], in_use: Mapping[str, Mapping[str, int]]) -> Iterator[Room]:
-    """Yield the free room of each node that takes jobs and has a free CPU."""
+    """Yield the free room (what jobs can still get) of each of these nodes that has a free CPU."""
     for node in sorted(nodes, key=lambda each: each.name):
         free = node.usable_cpus - node.alloc_cpus
         if free > 0:

@@ -1,4 +1,6 @@
-"""A waiting job as growth sees it: what it asks of nodes, and whether new nodes would help it."""
+"""A waiting job as growth sees it (the search for nodes that jobs lack): what it asks of nodes, and whether new nodes
+help.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job that waits in Slurm, and what it asks of nodes.
 
     Amounts are in the units of `core.model.matching`: millicores, bytes, and GRES by name and by `name:type`. `nodes`,
-    `max_nodes`: the least and the most nodes; a `max_nodes` of 0 means no bound. `total`: what all nodes have together
-    at least; `per_node`: what each node has at least; `per_task`: what one task needs on its node. `copies`: how many
-    tasks of a job array may start. `whole_nodes`: the job shares no node. `names_nodes`: it asks for nodes by name.
-    `het_job`: the ID of the heterogeneous job that it is part of, or 0.
+    `max_nodes`: the least and the most nodes; a `max_nodes` of 0 means no bound. `total`: what the job's nodes must
+    offer together at least; `per_node`: what each node must offer at least; `per_task`: what one task needs on its
+    node. `copies`: how many tasks of a job array may start. `whole_nodes`: the job shares no node. `names_nodes`: it
+    asks for nodes by name. `het_job`: the ID of the heterogeneous job that it is part of, or 0.
     """
 
     id: int
@@ -57,7 +59,9 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def waits_for_nodes(self) -> bool:
-        """True if new nodes may help the job. They do not help if it names its nodes, or has a reservation."""
+        """True if new nodes may help the job. They do not help if the job waits for something else, names its nodes, or
+        has a reservation.
+        """
         return (
             self.reason in WAITS_FOR_NODES
             and self.priority > 0
@@ -68,12 +72,13 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def was_passed_over(self) -> bool:
-        """True if Slurm has looked at the job and has not started it."""
+        """True if Slurm has considered the job and has not started it, as the job's reason shows."""
         return self.reason not in _NOT_LOOKED_AT
 
     @property
     def limits(self) -> Set[Limit]:
-        """The limits that keep the job waiting and may keep other jobs waiting too; not limits on a single job or node.
+        """The limits of Slurm that keep the job waiting and may keep other jobs waiting too. Limits on a single job or
+        node are left out.
 
         If a job waits for licences, these are all its licences: Slurm does not say which one is lacking.
         """
@@ -93,10 +98,11 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return {("license", name) for name in self.licenses}
 
     def is_bound_by(self, limits: Set[Limit]) -> bool:
-        """True if one of these limits, which keep earlier jobs waiting, will keep this job waiting too.
+        """True if one of these limits, for which other jobs wait already, will keep this job waiting too.
 
-        Only a job counts that Slurm has not looked at yet: slurmctld looks at a limited number of jobs at a time
-        (default_queue_depth, bf_max_job_test), and the jobs behind them have the reason `Priority`.
+        False for a job that Slurm has already considered, because its own reason tells. slurmctld considers a limited
+        number of jobs at a time (default_queue_depth, bf_max_job_test), and the jobs behind them have the reason
+        `Priority`.
         """
         own: set[Limit] = {("account", self.account), ("qos", self.qos)}
         own |= {("user", self.user, self.qos), ("user", self.user, self.account), *self._of_licenses}
@@ -110,7 +116,9 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return (self.partitions, self.constraint, self.excluded, *sizes, *amounts)
 
     def spread(self, shape: Mapping[str, int]) -> Spread | str:
-        """Return how many nodes of this shape the job needs, and what it takes of each; or a text why it cannot fit."""
+        """Return how many nodes with the amounts `shape` the job needs, and what it takes of each node; or a text that
+        says why it cannot run on such nodes.
+        """
         if lacking := shortfalls(larger(self.per_task, self.per_node), shape):
             return str(lacking[0])
         nothing = {name: amount for name, amount in self.total.items() if not shape.get(name)}
@@ -129,7 +137,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes of one shape a job needs, and what it takes of each (`needs`)."""
+    """How many equal nodes a job needs (`nodes`), and what the job takes of each of them (`needs`)."""
 
     nodes: int
     needs: Mapping[str, int]

@@ -1,8 +1,8 @@
 """How many more nodes a NodeSet wants, as its status publishes it for autoscalers.
 
 A `Wish` stores how many nodes the NodeSet is to have, not how many it lacks. So a node that joins makes the published
-number smaller at once, without another look at the queue. The number changes only if two answers of Slurm in a row
-agree on the direction, because a job that starts within seconds is no reason to buy a node.
+number smaller at once, without another look at the queue. Apart from that, the number changes only if two answers of
+Slurm in a row agree on the direction, because a job that starts within seconds is no reason to buy a node.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Requests = tuple[GrowthRequest, ...]
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that a NodeSet wants, after some answers of Slurm.
+    """The nodes that a NodeSet wants, after some answers of Slurm about its jobs.
 
-    `target`: how many nodes it is to have, 0 if it wants none; `last`: the target by the last answer alone. `lacked`:
-    how many nodes jobs lacked in the last answer; `most`: the larger one of the last two such numbers. No more than
-    this is wanted, so that a node which is away for a moment is not bought again. `requests`: the jobs that lacked
-    nodes when the NodeSet had `there` nodes.
+    `target`: how many nodes the NodeSet is to have, 0 if it wants none; `last`: the target by the last answer alone.
+    `lacked`: how many nodes jobs lacked in the last answer; `most`: the larger one of the last two such numbers. No
+    more than `most` nodes are wanted, so that a node which is away for a moment is not bought again. `requests`: the
+    jobs that lacked nodes when the NodeSet had `there` nodes.
     """
 
     target: int = 0
@@ -43,7 +43,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     there: int = 0
 
     def settle(self, lack: Lack, there: int) -> Wish:
-        """Return the wish after one more answer of Slurm. `there`: how many nodes the NodeSet has or is getting."""
+        """Return the wish after one more answer of Slurm, by which the NodeSet lacks `lack`. `there`: how many nodes
+        the NodeSet has or is getting.
+
+        The target moves only as far as this answer and the one before agree.
+        """
         now = there + lack.nodes if lack.nodes else 0
         low, high = sorted((self.last, now))
         target = min(max(self.target, low), high)
@@ -54,22 +58,26 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """True if the last answer of Slurm alone would give the same target."""
+        """True if the last answer of Slurm alone would give the same target, so that no second answer is needed."""
         return self.target == self.last
 
     def wanted(self, there: int) -> int:
-        """Return how many more nodes the NodeSet wants if it has `there` nodes."""
+        """Return how many more nodes the NodeSet wants if it now has `there` nodes."""
         return min(max(0, self.target - there), self.most)
 
     def requests_left(self, there: int) -> Requests:
-        """Return the jobs that still lack nodes. Nodes that have joined meanwhile are for the first jobs."""
+        """Return the jobs that still lack nodes if the NodeSet now has `there` nodes. Nodes that have joined since the
+        last answer are for the first jobs.
+        """
         come = max(0, there - self.there)
         rest = _after(self.requests, come)
         return tuple(_up_to(rest, self.wanted(there)))[:_MOST_REQUESTS]
 
 
 def recall(status: GrowthStatus | None) -> Wish:
-    """Return the wish that a NodeSet's status publishes, so that a new leader continues where the last one ended."""
+    """Return the wish that a NodeSet's status publishes, so that a new leader of the syncer continues where the last
+    one ended. It wants nothing if there is no status.
+    """
     if status is None or not status.wanted_nodes:
         return Wish()
     wanted, at = status.wanted_nodes, status.counted_nodes
@@ -89,7 +97,8 @@ def make_status(
 ) -> GrowthStatus | None:
     """Return `status.growth` of a NodeSet; None if it wants no nodes and there is nothing to explain.
 
-    `read_at`: when Slurm's jobs were read, for a NodeSet that releases nodes; it always gets a status.
+    `there`: how many nodes the NodeSet has or is getting. `before`: the status until now. `read_at`: when Slurm's jobs
+    were read, if the NodeSet releases idle nodes; such a NodeSet always gets a status.
     """
     wanted, reason = wish.wanted(there), explain(lack, potential)
     if not wanted and not reason and read_at is None:
@@ -107,7 +116,9 @@ def make_status(
 
 
 def _seen(status: GrowthStatus, before: GrowthStatus | None, read_at: datetime) -> GrowthStatus:
-    """Return the status with the time `seen`. If nothing else has changed, the time is renewed only now and then."""
+    """Return the status with the time `seen`, when Slurm's jobs were read. If nothing else has changed, the old time
+    stays for two minutes, so that the status is seldom written.
+    """
     if before is not None and before.seen and abs(read_at - parse_rfc3339(before.seen)) < _SEEN_EACH:
         same = msgspec.structs.replace(status, seen=before.seen)
         if same == before:
@@ -116,7 +127,9 @@ def _seen(status: GrowthStatus, before: GrowthStatus | None, read_at: datetime) 
 
 
 def explain(lack: Lack, potential: int) -> str:
-    """Return why a NodeSet wants no nodes for some jobs, such as `job 7: needs 200 nodes, and there can be 100`."""
+    """Return why a NodeSet wants no nodes for some jobs, such as `job 7: needs 200 nodes, and there can be 100`; empty
+    if there are no such jobs.
+    """
     texts = [f"job {job}: {why}" for job, why in lack.never.items()]
     if lack.more:
         texts.append(f"{_jobs(lack.more)} more that no new node would help")
@@ -142,7 +155,7 @@ def _jobs(count: int) -> str:
 
 
 def _after(requests: Iterable[GrowthRequest], come: int) -> Iterator[GrowthRequest]:
-    """Yield the requests without the first `come` nodes that they ask for."""
+    """Yield what is left of the requests for nodes after `come` new nodes; the first requests get them."""
     for each in requests:
         served = min(each.nodes, come)
         come -= served
@@ -151,7 +164,7 @@ def _after(requests: Iterable[GrowthRequest], come: int) -> Iterator[GrowthReque
 
 
 def _up_to(requests: Iterable[GrowthRequest], wanted: int) -> Iterator[GrowthRequest]:
-    """Yield the first requests, until they ask for `wanted` nodes together."""
+    """Yield the first requests, cut to `wanted` nodes in all."""
     for each in requests:
         if wanted <= 0:
             return

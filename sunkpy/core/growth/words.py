@@ -1,4 +1,4 @@
-"""The `status.growth` of NodeSets in words: for one NodeSet, and for one job."""
+"""Puts `status.growth` of NodeSets, the nodes that they lack, into words: for one NodeSet, and for one job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from sunkpy.core.model.growth import GrowthStatus
 
 
 def describe(growth: GrowthStatus | None) -> Iterator[str]:
-    """Yield the wish of one NodeSet as text (`3 nodes more wanted since …: 2 for job 7`), and why others get none."""
+    """Yield texts about the growth of one NodeSet: how many nodes are wanted (`3 nodes more wanted since …: 2 for job
+    7`), and which jobs get none and why. Yield nothing without a status.
+    """
     if growth is None:
         return
     if growth.wanted_nodes:
@@ -19,7 +21,8 @@ def describe(growth: GrowthStatus | None) -> Iterator[str]:
 
 
 def describe_for(job: int, growth: Mapping[str, GrowthStatus | None], *, array: int = 0, het_job: int = 0) -> list[str]:
-    """Return a text for each NodeSet about one job: `2 nodes more of NodeSet gpu, wanted since …`, or why none helps.
+    """Return for each NodeSet what its growth says about one job: `2 nodes more of NodeSet gpu, wanted since …`, or why
+    no new node helps the job. NodeSets that say nothing about the job are left out.
 
     `array`, `het_job`: the ID of the job array or heterogeneous job that the job is part of, or 0.
     """
@@ -38,7 +41,9 @@ def _wanted(nodeset: str, growth: GrowthStatus) -> Iterator[tuple[str, str]]:
 
 
 def _not_helped(nodeset: str, growth: GrowthStatus) -> Iterator[tuple[str, str]]:
-    """Yield job → why no new node helps it, from the reason that `core.growth.wish:explain` wrote."""
+    """Yield pairs of a job and the text why no new node of the NodeSet helps it, from the reason that
+    `core.growth.wish:explain` wrote.
+    """
     for told in growth.reason.split("; "):
         label, _, why = told.removeprefix("job ").partition(": ")
         yield label, f"no node more of NodeSet {nodeset} helps it: {why}"

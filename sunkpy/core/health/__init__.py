@@ -1,7 +1,7 @@
-"""The health of Nodes: which signals say that one is sick, and its way through drain and cure back to service.
+"""The health of Nodes: which signals say that a Node is sick, and how it is drained, cured and returned to service.
 
 * `rules`: what counts as a signal, as the values of chart sunkpy say; `known`: ready-made rules by name.
-* `verification`: how the site's check of a machine ended that runs before slurmd.
+* `verification`: how the site's check of a machine ended, which runs before slurmd.
 * `signals`: whether a Node and its slurmd pod show the signal of a rule.
 * `record`: the health record that stands on a Node; readers of the record need no rules.
 * `decide`: the next step of a Node.

@@ -1,9 +1,9 @@
 """The next step of a sick Node on its way back to service: a pure function returns its next health record.
 
-Each pass makes one step. The operator writes the record on the Node before it acts on it, so after a crash it only
-reads again. A signal that cannot be read changes nothing. A cured node opens after its signal has been gone for a while
-and, if its NodeSet has a check, after a later start of slurmd has passed that check. A node that came back too often
-stays closed until a person acts. No step ends a job: a drain waits until jobs end.
+Each call makes one step. The operator writes the record on the Node before it acts on the record, so after a crash it
+continues from what it reads there. A signal that cannot be read changes nothing. A cured node opens after its signal
+has been gone for a while and, if its NodeSet has a check, after a later start of slurmd has passed that check. A node
+that came back too often stays closed until a person acts. No step ends a job: a drain waits until jobs end.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ FAILED_IDLE: Final = "the check of the machine failed while nothing ran there"
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the next step of one Node is decided on.
+    """All that the next health step of one Node is decided on.
 
-    `pod`: its slurmd pod. `has_room`: the cap allows to close one more Node. `may_remedy`: another cap allows a remedy
-    on one more. `is_empty`: Slurm said within the last seconds that the node is drained and idle, or there is no slurmd
-    pod. `opens_at`: when the next maintenance window of its NodeSet begins; None inside a window, or if it has none.
+    `pod`: its slurmd pod. `has_room`: the cap on closed Nodes allows to close one more. `may_remedy`: the cap on
+    remedies allows one more Node. `is_empty`: Slurm said within the last seconds that the node is drained and idle, or
+    there is no slurmd pod. `opens_at`: when the next maintenance window of its NodeSet begins; None inside a window, or
+    if the NodeSet has none.
     """
 
     node: Node
@@ -63,8 +64,8 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
 class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
     """The health record of one Node before and after a step; None means that the Node has no record.
 
-    `is_held`: the node stays open only because too many others are closed. `is_answer`: the check that somebody asked
-    for has ended. `again_s`: decide again after that many seconds.
+    `is_held`: the node is sick and stays open only because too many others are closed. `is_answer`: the check that
+    somebody asked for has ended. `again_s`: decide again after that many seconds.
     """
 
     before: Record | None
@@ -75,25 +76,27 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> dict[str, str | None]:
-        """The annotations to write on the Node; None removes one."""
+        """The annotations to write on the Node; None removes one, and no entry leaves it as it is."""
         text = self.after.encode() if self.after is not None else None
         answer = {names.ANNOTATION_VERIFY: None} if self.is_answer else {}
         return {} if self.before == self.after else {names.ANNOTATION_HEALTH: text, **answer}
 
     @property
     def is_new_state(self) -> bool:
-        """True if this step brings the Node to another state."""
+        """True if the Node has another health state after this step than before."""
         return (self.before.state if self.before else State.WELL) != (self.after.state if self.after else State.WELL)
 
     @property
     def closes(self) -> bool:
-        """True if this step closes one more Node."""
+        """True if this step closes a Node that was open until now, so that it counts towards the cap."""
         was_closed = self.before is not None and self.before.is_closed
         return self._begins(State.CLOSING) or (self._begins(State.PERSON) and not was_closed)
 
     @property
     def begins_remedy(self) -> bool:
-        """True if this step begins a remedy on one more Node."""
+        """True if this step asks for the remedy (the repair by another program) of a Node, so that it counts towards
+        the cap.
+        """
         return self._begins(State.REMEDY)
 
     def _begins(self, state: State) -> bool:
@@ -132,26 +135,32 @@ def _ends_check(before: Record, after: Record | None) -> bool:
 
 
 def _with_slurms_words(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record:
-    """Put the drain's present reason in Slurm into the record, because it may change and only this one is lifted."""
+    """Return the record with the present reason of the drain in Slurm, if that drain is the signal. The reason may
+    change, and the drain is lifted later only if its reason is the recorded one.
+    """
     if rule.closes or finding.sign is not Sign.BAD:
         return record
     return msgspec.structs.replace(record, reason=slurms_reason(view.pod), text=finding.text)
 
 
 def is_closed_by_us(node: Node) -> bool:
-    """True if sunkpy keeps this Node closed for its health, so that it counts towards the cap."""
+    """True if sunkpy keeps this Node closed for its health, so that it counts towards the cap on closed Nodes."""
     record = read_record(node)
     return record is not None and record.is_closed and record.closes
 
 
 def is_remedied(node: Node) -> bool:
-    """True if a remedy is under way on this Node, so that it counts towards the cap on remedies."""
+    """True if a remedy (a repair by another program) is under way on this Node, so that it counts towards the cap on
+    remedies.
+    """
     record = read_record(node)
     return record is not None and record.state is State.REMEDY
 
 
 def next_remedy(node: Node, rules: HealthRules) -> Remedy | None:
-    """Return the remedy that a drained node waits for; None if the node is not drained or its rule has no remedy."""
+    """Return the remedy (the object that asks another program for a repair) for which a drained node waits; None if the
+    node is not drained or its rule has no remedy.
+    """
     record = read_record(node)
     rule = rules.signals.get(record.signal) if record is not None and record.state is State.DRAINED else None
     return rules.remedies.get(rule.remedy) if rule is not None else None
@@ -164,15 +173,18 @@ def is_being_verified(node: Node) -> bool:
 
 
 def waits_for_verification(node: Node, pod: Pod) -> bool:
-    """True if this slurmd pod has to be replaced, because the next one is to check the cured machine."""
+    """True if this slurmd pod has to be replaced, because the site's check is to run in the next pod on the cured
+    machine.
+    """
     record = read_record(node)
     return record is not None and record.state is State.VERIFY and is_of_run(pod, record.run)
 
 
 def remedy_name(node: Node, record: Record, remedy: str) -> str:
-    """Return the name of the remedy's object: always the same for one Node and one state of its record.
+    """Return the name of the object that asks another program for a remedy: always the same for one Node and one state
+    of its record.
 
-    So an operator that repeats the write after a crash finds the object, and makes no second one.
+    If the operator repeats the write after a crash, it finds the object under this name, and makes no second one.
     """
     digest = hashlib.sha256(f"{node.uid} {record.at}".encode()).hexdigest()
     return f"{remedy[:40].lower()}-{digest[:10]}"
@@ -231,7 +243,9 @@ def _of_a_suspect(
 
 
 def _closed(view: HealthView, record: Record, rule: Rule) -> Record:
-    """Return the record of a node that sunkpy closes now, or that Slurm has drained already."""
+    """Return the record of a node that is closed from now on: `closing` if sunkpy has to drain it, `draining` if Slurm
+    has drained it already.
+    """
     state = State.CLOSING if rule.closes else State.DRAINING
     reason = "" if rule.closes else slurms_reason(view.pod)
     run = run_of(view.pod) if verify_s(view.pod) is not None else ""
@@ -284,7 +298,9 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
 
 
 def _without_word(view: HealthView, record: Record, *, before: Record) -> HealthStep:
-    """Wait until Slurm says that the node is idle, then ask for a person; the wait for its turn does not count."""
+    """Return the step of a drained node whose remedy waits only until Slurm says that no job runs there. If Slurm does
+    not say so within `person_after_s`, the node needs a person.
+    """
     due = time_of(record.due) if record.due else view.now + timedelta(seconds=view.rules.person_after_s)
     left_s = (due - view.now).total_seconds()
     if left_s > 0:
@@ -296,7 +312,9 @@ def _without_word(view: HealthView, record: Record, *, before: Record) -> Health
 
 
 def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Record) -> HealthStep:
-    """Wait for the cure, for Slurm's drain or for a slurmd pod; then ask for a person."""
+    """Return the step of a closed node that waits for its cure, for the drain in Slurm or for a slurmd pod. After the
+    remedy's timeout, or else `person_after_s`, the node needs a person.
+    """
     remedy = view.rules.remedies.get(rule.remedy) if record.state is State.REMEDY else None
     patience_s = remedy.timeout_seconds if remedy is not None else view.rules.person_after_s
     due = time_of(record.at) + timedelta(seconds=patience_s)
@@ -315,7 +333,9 @@ def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Reco
 
 
 def _drained_further(view: HealthView, record: Record) -> Record:
-    """Move the record on if the slurmd pod shows that Slurm has drained the node, or that its last job has ended."""
+    """Return the record one state further if the slurmd pod shows that Slurm has drained the node, or that the last job
+    there has ended; otherwise the same record.
+    """
     is_drained = view.pod is not None and view.pod.is_condition_true(names.CONDITION_DRAIN)
     if record.state is State.CLOSING and is_drained:
         return record.moved(State.DRAINING, view.now)
@@ -329,7 +349,7 @@ def _is_idle(pod: Pod | None) -> bool:
 
 
 def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) -> bool:
-    """True if what the rule names as the cure has happened. Nothing cures a record whose cure is a person.
+    """True if what the rule names as the cure has happened. False if only a person can cure the node.
 
     A failed check is cured by another slurmd pod that passes it. If the node was well before, the kubelet's next start
     of slurmd in the same pod counts too: a file server that is late after a power cut fails the first check of all
@@ -346,15 +366,18 @@ def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) ->
 
 
 def _has_started_again(view: HealthView, record: Record) -> bool:
-    """True if the machine has booted since the node was closed (another boot ID), and Slurm knows its slurmd."""
+    """True if the machine has booted since the node was closed (another boot ID), and its slurmd has registered with
+    Slurm.
+    """
     boots = (record.boot, view.node.status.boot_id)
     return "" not in boots and boots[0] != boots[1] and has_registered(view.pod, view.now)
 
 
 def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep:
-    """Open a cured node, or have it checked, once the signal has been gone for `settle_s`.
+    """Return the step of a cured node: once its signal has been gone for `settle_s`, the node opens or is first
+    checked.
 
-    Another signal keeps it closed. A person has to act if it has come back too often.
+    The node stays closed if it shows another signal. If it has come back too often, a person has to act.
     """
     if run_of(view.pod) != record.run and _has_failed(view):
         return HealthStep(before=record, after=_failed(view, record))
@@ -383,7 +406,9 @@ def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep
 
 
 def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
-    """Return the record of a node that opens now; state `returning` if somebody else's drain is lifted first."""
+    """Return the record of a node that opens now: `well`, or `returning` if a drain that somebody else set has to be
+    lifted first.
+    """
     passed = "" if verify_s(view.pod) is None else ", and its check has passed"
     if rule.is_request:
         opened = record.returned(view.now, why=f"its check has passed, {record.text}")
@@ -401,9 +426,10 @@ def _opened(view: HealthView, record: Record, rule: Rule) -> Record:
 
 
 def _of_a_request(view: HealthView, record: Record, rule: Rule, finding: Finding) -> Record | None:
-    """Return the next record of a node if somebody asked for a check, or withdrew the request; otherwise None.
+    """Return the next record of a closed node if somebody asks for a check or withdraws the request; otherwise None.
 
-    For a node in state `needs-a-person`, the request means that a person has mended it. It waits for the signal to end.
+    Asking for a check of a node in state `needs-a-person` means that a person has mended it. The request counts only if
+    sunkpy closed the node, and only once its signal has ended, unless the signal is a failed check.
     """
     if rule.is_request:
         if finding.sign is Sign.GOOD:
@@ -425,7 +451,7 @@ def _checked_next(view: HealthView, record: Record) -> Record:
 
 
 def _uncounted_run(view: HealthView, record: Record, rule: Rule, finding: Finding) -> str:
-    """Return the last start of slurmd whose check does not count, because the machine was not cured yet."""
+    """Return the ID of the last start of slurmd whose check does not count, because the machine was not cured yet."""
     if verify_s(view.pod) is None:
         return record.run
     if rule.cured_by is Cure.REBOOT:
@@ -436,9 +462,10 @@ def _uncounted_run(view: HealthView, record: Record, rule: Rule, finding: Findin
 
 
 def _has_passed(view: HealthView, record: Record, rule: Rule) -> bool:
-    """True if a start of slurmd after the cure has passed the check and has registered.
+    """True if a start of slurmd after the cure has passed the check and has registered with Slurm.
 
-    If the signal was that slurmd does not start, the start that succeeds is the cure and counts as this start.
+    If the signal was that slurmd does not start, the start that succeeds is the cure, and it counts as the start after
+    the cure.
     """
     is_since = record.run not in ("", run_of(view.pod))
     return has_registered(view.pod, view.now) and (is_since or rule.failed_starts > 0 or rule.failed_verification)
@@ -449,7 +476,8 @@ def _has_failed(view: HealthView) -> bool:
 
 
 def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: Finding) -> HealthStep:
-    """Decide for a node in state `verify`: the operator replaces its slurmd pod, and the next pod runs the check.
+    """Return the step of a node in state `verify`: the operator replaces its slurmd pod, and the next pod runs the
+    check.
 
     Checks that the old pod makes meanwhile, when the kubelet starts it again, do not count.
     """
@@ -480,13 +508,17 @@ def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: F
 
 
 def _has_failed_idle(view: HealthView) -> bool:
-    """True if the last check of the idle machine failed, and the node was not closed for that yet."""
+    """True if the last check of the machine, made while no job ran there, failed, and the node was not closed for that
+    yet.
+    """
     check = failed_check(view.pod)
     return check is not None and not check.is_told
 
 
 def _failed(view: HealthView, record: Record) -> Record:
-    """Return the record of a node whose check has failed: only another slurmd pod that passes it brings it back."""
+    """Return the record, in state `needs-a-person`, of a node whose check has failed. What brings the node back is
+    another slurmd pod that passes the check (`_is_cured`).
+    """
     idle, failure = failed_check(view.pod), failure_of(view.pod)
     text = find(FAILED_RULE, view.node, view.pod).text
     log = idle.log if idle is not None else failure[1] if failure is not None else ""
@@ -500,7 +532,10 @@ def _by_a_person(view: HealthView, record: Record, why: str) -> Record:
 
 
 def _of_another_signal(view: HealthView, record: Record, name: str, rule: Rule, finding: Finding) -> HealthStep:
-    """Keep the node closed for another signal. If sunkpy has to drain it for that, the cap has to allow it."""
+    """Return the step of a closed node whose signal has ended, but which shows another one: it stays closed, and its
+    record names the other signal. If until now only somebody's drain in Slurm closed the node, sunkpy has to drain it
+    itself. That counts towards the cap on closed Nodes; if the cap is reached, the record stays as it is.
+    """
     if rule.closes and not record.closes and not view.has_room:
         return HealthStep(before=record, after=record, is_held=True, again_s=_LOOK_AGAIN_S)
     since = _since(view, finding)
@@ -530,7 +565,9 @@ def _cure_in_words(rule: Rule) -> str:
 
 
 def _forgotten(record: Record, view: HealthView, *, why: str) -> Record | None:
-    """Return the record after its signal stopped to count: a closed node comes back, a suspect one becomes well."""
+    """Return the record after its signal has ended, or after no rule names the signal any more: a closed node comes
+    back, a suspect one becomes well. None if a suspect node has no earlier steps to remember.
+    """
     if record.state in CLOSED or record.state is State.RETURNING:
         return record.returned(view.now, why=why)
     if not record.past:
@@ -548,7 +585,9 @@ def _first_bad(view: HealthView, rules: Mapping[str, Rule]) -> tuple[str, Rule, 
 
 
 def _rules_of(view: HealthView) -> Mapping[str, Rule]:
-    """Return the rules for this Node: none if it is no Slurm node, or if an annotation tells sunkpy to ignore it."""
+    """Return the rules that apply to this Node: none if it is no Slurm node, or if an annotation tells sunkpy to ignore
+    its health.
+    """
     is_of_slurm = view.pod is not None or names.ANNOTATION_PLACED_ON in view.node.annotations
     is_left_alone = names.ANNOTATION_HEALTH_IGNORED in view.node.annotations
     rules = {FAILED: FAILED_RULE, **view.rules.signals, REQUESTED: REQUESTED_RULE}
@@ -556,5 +595,7 @@ def _rules_of(view: HealthView) -> Mapping[str, Rule]:
 
 
 def _others(view: HealthView, record: Record) -> Mapping[str, Rule]:
-    """Return the other rules of the values: their signals keep the node closed when its own signal has ended."""
+    """Return the rules of the chart's values except the one that the record names: their signals keep the node closed
+    when the recorded signal has ended.
+    """
     return {name: rule for name, rule in view.rules.signals.items() if name != record.signal}

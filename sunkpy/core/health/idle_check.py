@@ -2,8 +2,8 @@
 
 Any other job may preempt this job; then the check counts as not made. If the check fails, the same job runs it once
 more and keeps the node meanwhile, because a file server or a network may be away for a moment. The failure stands
-unless the second run passes, whatever ends the job. The job writes the outcome into its comment. After a second failure
-it holds the node for a while, so that no other job starts before the node is closed.
+unless the second run passes or the job is cancelled. The job writes the outcome into its comment. After a second
+failure the job holds the node for a while, so that no other job starts before the node is closed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ exit 1
 
 
 class Outcome(enum.StrEnum):
-    """How a check of an idle machine ended."""
+    """How a check of an idle machine ended: it passed, failed, or was not made (for example because another job took
+    the node).
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -86,9 +88,9 @@ class Outcome(enum.StrEnum):
 class IdleCheck(Wire, frozen=True, kw_only=True):
     """The last check of a pod's idle machine, as JSON in the annotation `sunkpy.dev/idle-check`. Times are in RFC 3339.
 
-    `at`: when the syncer saw that the check had ended. `passed`: when a check last passed. `tried`: when a check after
-    a failure was not made. `text`: why the check failed or was not made. `log`: the last lines of the failed check.
-    `is_told`: the node was closed for this failure already.
+    `at`: when the syncer saw that the check had ended. `passed`: when a check last passed. `tried`: when a later check
+    was not made, so that this failure still stands. `text`: why the check failed or was not made. `log`: the last lines
+    of the failed check. `is_told`: the node was closed for this failure already.
     """
 
     job: int
@@ -101,7 +103,7 @@ class IdleCheck(Wire, frozen=True, kw_only=True):
     is_told: bool = False
 
     def encode(self) -> str:
-        """Return the value of the annotation."""
+        """Return the check as JSON, the value of the annotation `sunkpy.dev/idle-check`."""
         return msgspec.json.encode(self).decode()
 
 
@@ -142,5 +144,7 @@ def check_script(timeout_s: int) -> str:
 
 
 def time_limit_min(timeout_s: int) -> int:
-    """Return the time limit of that job in minutes; a job reaches it only if its check cannot be killed."""
+    """Return the time limit, in minutes, of the Slurm job that checks an idle machine. The job reaches it only if its
+    check cannot be killed. `timeout_s`: the limit of each of the two runs.
+    """
     return -(-(2 * (timeout_s + _ENDS_WITHIN_S) + AGAIN_AFTER_S + HOLD_S) // 60) + 1

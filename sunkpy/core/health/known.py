@@ -1,10 +1,11 @@
-"""Ready-made health rules for signals of other programs on Nodes, and for Slurm's own drains. Values choose from them.
+"""Ready-made health rules for signals of other programs on Nodes, and for Slurm's own drains. The chart's values choose
+which of them apply.
 
 Sources, as read in November 2026: node-problem-detector (config/*.json) and its variant on AKS
 (learn.microsoft.com/azure/aks, node-problem-detector), where True is bad; the node monitoring agent of EKS, by whose
 conditions Karpenter repairs nodes (docs.aws.amazon.com/eks, node-health; karpenter.sh, node auto repair), where False
-is bad; NVSentinel (docs, node labels); SageMaker HyperPod (docs.aws.amazon.com/sagemaker, resilience labels); the
-drain reasons that slurmctld and slurmd of Slurm 24.11 and 26.05 write.
+is bad; NVSentinel (docs, node labels); SageMaker HyperPod (docs.aws.amazon.com/sagemaker, resilience labels); the drain
+reasons that slurmctld and slurmd of Slurm 24.11 and 26.05 write.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def _detected(*conditions: str) -> dict[str, Rule]:
 
 
 def _monitored(condition: str, minutes: int) -> dict[str, Rule]:
-    """Return the rule for a condition of EKS, with the time that Karpenter waits before it replaces the node."""
+    """Return the health rule for a Node condition that EKS sets. `minutes`: how long Karpenter waits before it replaces
+    such a node; the rule waits as long.
+    """
     return {condition: Rule(condition=condition, bad=("False",), patience_seconds=minutes * _MINUTES)}
 
 

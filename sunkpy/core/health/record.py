@@ -30,7 +30,7 @@ _KEPT_RETURNS: Final = 10
 
 
 class State(enum.StrEnum):
-    """The health state of a Node."""
+    """The health state of a Node, from `well` over `draining` and `drained` to `returning` or `needs-a-person`."""
 
     WELL = "well"  # no signal; the record keeps the history
     SUSPECT = "suspect"  # a signal is there; sunkpy waits whether it lasts, or for the cap
@@ -58,16 +58,15 @@ class Step(Wire, frozen=True, kw_only=True):
 class Record(Wire, frozen=True, kw_only=True):
     """The health record of a Node, as JSON in the annotation `sunkpy.dev/health`. Times are in RFC 3339.
 
-    Args:
-        at: when the Node came to `state`. signal: the name of the rule whose signal it shows; `text` the evidence;
-        `since` when the signal was first seen. cure: what has to happen before the Node comes back, as the rule says.
-        closes: True if sunkpy drains the node, False if Slurm has drained it. reason: the reason of the drain that
-        somebody else set in Slurm, byte for byte, if that drain is the signal. boot: the boot ID of the machine when
-        the node was closed. run: the last start of slurmd that does not count as a check of the cured machine. log: the
-        last lines of the check that failed. good_since: since when the signal has been gone. idle_since: in state
-        `verify`, since when no job runs on the slurmd pod that is to be replaced. due: when the next step comes if
-        nothing changes. why: why the Node needs a person, or why it came back. returns: the last times when it came
-        back. past: the last steps, the oldest first.
+    `at`: when the Node came to `state`. `signal`: the name of the rule by which the Node is sick; `text` is the
+    evidence, `since` when the signal was first seen. `cure`: what has to happen before the Node comes back, as the rule
+    says. `closes`: True if sunkpy drains the node, False if Slurm has drained it. `reason`: the reason of the drain
+    that somebody else set in Slurm, byte for byte, if that drain is the signal. `boot`: the boot ID of the machine when
+    the node was closed. `run`: the last start of slurmd that does not count as a check of the cured machine. `log`: the
+    last lines of the check that failed. `good_since`: since when the signal has been gone. `idle_since`: in state
+    `verify`, since when no job runs on the slurmd pod that is to be replaced. `due`: when the next step comes if
+    nothing changes. `why`: why the Node needs a person, or why it came back. `returns`: the last times when the Node
+    came back to service. `past`: the last steps, the oldest first.
     """
 
     state: State
@@ -90,7 +89,9 @@ class Record(Wire, frozen=True, kw_only=True):
 
     @property
     def was_well(self) -> bool:
-        """True if the Node's state before the present one was `well`."""
+        """True if the Node was well before its present state, as far as `past` reaches. The state `suspect` is not in
+        `past`.
+        """
         return len(self.past) < 2 or self.past[-2].state is State.WELL
 
     @property
@@ -101,15 +102,17 @@ class Record(Wire, frozen=True, kw_only=True):
 
     @property
     def is_closed(self) -> bool:
-        """True if no new job starts on the Node because of the signal."""
+        """True if the Node's state is one in which no new job starts on the node because of its health."""
         return self.state in CLOSED
 
     def encode(self) -> str:
-        """Return the value of the annotation `sunkpy.dev/health`."""
+        """Return the record as JSON, the value of the annotation `sunkpy.dev/health`."""
         return msgspec.json.encode(self).decode()
 
     def moved(self, state: State, now: datetime, *, why: str = "") -> Record:
-        """Return the record in another state, with this step added to `past`."""
+        """Return the record in another state. This step is added to `past`, and times that belong to the old state are
+        removed.
+        """
         at = rfc3339(now)
         step = Step(at=at, state=state, text=(why or self.text)[:_KEPT_TEXT])
         past = (*self.past, step)[-_KEPT_STEPS:]
@@ -118,7 +121,9 @@ class Record(Wire, frozen=True, kw_only=True):
         )
 
     def returned(self, now: datetime, *, why: str) -> Record:
-        """Return the record of a Node that is well again: it keeps only `returns` and `past`."""
+        """Return the record of a Node that is well again. Only `returns` and `past` are kept, and this return is added
+        to both.
+        """
         returns = (*self.returns, rfc3339(now))[-_KEPT_RETURNS:]
         past = self.moved(State.WELL, now, why=why).past
         return Record(state=State.WELL, at=rfc3339(now), why=why, returns=returns, past=past)
@@ -142,7 +147,9 @@ def read_record(node: Node) -> Record | None:
 
 
 def drain_text(node: Node) -> str | None:
-    """Return why sunkpy drains this Node's Slurm node for its health; None if it does not drain it."""
+    """Return the health reason for which sunkpy drains this Node's Slurm node; None if sunkpy does not drain it for its
+    health.
+    """
     record = read_record(node)
     if record is None or not record.is_closed or not record.closes:
         return None
@@ -150,7 +157,9 @@ def drain_text(node: Node) -> str | None:
 
 
 def lifted_reason(node: Node) -> str | None:
-    """Return the reason of somebody else's drain in Slurm that the syncer is to lift now; None if there is none."""
+    """Return the reason of the drain, set in Slurm by somebody else, that the syncer is to lift now; None if there is
+    none.
+    """
     record = read_record(node)
     return record.reason if record is not None and record.state is State.RETURNING and record.reason else None
 

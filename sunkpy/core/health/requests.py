@@ -39,11 +39,13 @@ class DrainRequest(KubeObject, frozen=True, kw_only=True):
         return f"{'/'.join(filter(None, self.key))}" + (f": {why}" if why else "")
 
     def is_answered(self, condition: str) -> bool:
-        """True if this condition of the request is True."""
+        """True if the request's condition of this type is True: the drain that it asked for is done."""
         return any(each.type == condition and each.status == "True" for each in self.status.conditions)
 
     def answered(self, condition: str, node: str, at: str) -> tuple[Condition, ...]:
-        """Return the conditions of the request with `condition` True: the Node is drained since `at`."""
+        """Return all conditions of the request, with the one of type `condition` set to True: Node `node` is drained
+        since `at`.
+        """
         answer = Condition(
             type=condition,
             status="True",

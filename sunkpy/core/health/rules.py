@@ -50,11 +50,13 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
     @property
     def read_annotations(self) -> frozenset[str]:
-        """The keys of the Node's annotations that the remedy's texts name."""
+        """The keys of the Node's annotations whose values the remedy's texts contain (`$(ANNOTATION key)`)."""
         return frozenset(_ANNOTATION.findall(msgspec.json.encode(self).decode()))
 
     def problem(self, node: Node) -> str:
-        """Return why the remedy cannot be written for this Node, by the Node's annotations; empty if it can."""
+        """Return why the remedy cannot be used for this Node: the Node lacks an annotation, or an annotation makes an
+        invalid name of an object. Empty if the remedy can be used.
+        """
         if missing := self.read_annotations - node.annotations.keys():
             return f"the Node has no annotation {', '.join(sorted(missing))}"
         filled = self.filled(node)
@@ -62,11 +64,15 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         return f"{odd[0]!r} is no name of an object" if odd else ""
 
     def filled(self, node: Node) -> Remedy:
-        """Return the remedy with its texts filled for one Node, which has all annotations that the texts name."""
+        """Return the remedy for one Node: `$(NODE)` and `$(ANNOTATION key)` in its texts are replaced. The Node must
+        have all annotations that the texts name.
+        """
         return msgspec.convert(_for_node(msgspec.to_builtins(self), node), Remedy)
 
     def body(self, name: str) -> dict[str, object]:
-        """Return the body of the object to create under this name; the remedy's texts are filled already."""
+        """Return the body of the object to create under this name. `$(…)` in the remedy's texts must be replaced before
+        (`filled`).
+        """
         metadata = self.manifest.get("metadata")
         own = {"name": name, **({"namespace": self.namespace} if self.namespace else {})}
         merged = {**(metadata if isinstance(metadata, dict) else {}), **own}
@@ -135,7 +141,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
     @property
     def closes(self) -> bool:
-        """True if sunkpy has to drain the node for this signal; False if the signal is a drain in Slurm."""
+        """True if sunkpy itself has to drain a node that shows this signal; False if the signal is a drain in Slurm."""
         return not self.slurm_reason
 
 

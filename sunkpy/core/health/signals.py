@@ -1,8 +1,8 @@
-"""Whether a Node and its slurmd pod show the signal of a health rule: yes, no, or unknown.
+"""Tells whether a Node and its slurmd pod show the signal of a health rule: yes, no, or unknown.
 
-An unknown signal begins no drain and ends none. A missing condition is unknown, because its reporter may be gone. A
-missing label or taint means that the signal has ended, because their owners remove them. The state in Slurm is what the
-syncer last wrote on the slurmd pod.
+An unknown signal begins no drain and ends none. A missing condition is unknown, because the program that reports it may
+be gone. A missing label or taint means that the signal has ended, because the program that set it removes it. The state
+in Slurm is what the syncer last wrote on the slurmd pod.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def find(rule: Rule, node: Node, pod: Pod | None) -> Finding:
 
 
 def slurms_reason(pod: Pod | None) -> str:
-    """Return the reason of the drain that somebody else set in Slurm; empty if there is none or it is unknown."""
+    """Return the reason of the drain that somebody other than sunkpy set in Slurm; empty if there is none or it is
+    unknown.
+    """
     drained = pod.condition(names.CONDITION_CORDON) if pod is not None else None
     return drained.message if drained is not None and drained.status == "True" else ""
 
@@ -111,7 +113,9 @@ def _of_drain_request(node: Node) -> Finding:
 
 
 def _of_request(node: Node, pod: Pod | None) -> Finding:
-    """Find somebody's request for a check; the request is unknown while the pod has no check."""
+    """Return whether somebody asks for the site's check of this Node; unknown if they do and the slurmd pod has no
+    check.
+    """
     who = node.annotations.get(names.ANNOTATION_VERIFY)
     if who is None:
         return _GOOD
@@ -119,7 +123,9 @@ def _of_request(node: Node, pod: Pod | None) -> Finding:
 
 
 def _of_verification(node: Node, pod: Pod | None) -> Finding:
-    """Find a failed check. One of the idle machine counts until another slurmd pod passes, or the record is removed."""
+    """Return whether the site's check of the machine has failed. A failed check of the idle machine counts until the
+    node has another slurmd pod, or until its health record no longer keeps it closed for that.
+    """
     idle = failed_check(pod)
     if idle is not None and (not idle.is_told or _is_held_for_a_check(node)):
         return _bad(f"while it was idle, {idle.text}")

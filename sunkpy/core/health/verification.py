@@ -1,8 +1,9 @@
 """The site's check of a machine, which runs in the slurmd pod before slurmd: whether it ran, and how it ended.
 
-`run-services` runs the check last in each start of the container, before slurmd. So slurmd starts only if the check has
-passed. A closed node comes back only after a start that began when its signal had ended; `run_of` distinguishes starts
-without a clock. The texts below are those that `slurm-images/bin/run-services` prints; the chart names the service.
+`run-services`, the program that starts the container's services, runs the check last in each start of the container,
+just before slurmd. So slurmd starts only if the check has passed. A closed node comes back only after a start that
+began when the signal of its sickness had ended; `run_of` distinguishes starts without a clock. The texts below are
+those that `slurm-images/bin/run-services` prints; the chart names the service.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ def run_of(pod: Pod | None) -> str:
 
 
 def has_registered(pod: Pod | None, now: datetime) -> bool:
-    """True if slurmd has registered with Slurm in the container's present start, so the check has passed.
+    """True if slurmd has registered with Slurm since the container's last start, which means that the check of this
+    start has passed.
 
-    Slurm still knows the slurmd of the start before for a while, so the pod may look ready while the check runs. So the
-    registered slurmd's start is compared with the container's; both come from the clock of the machine, and
-    `keep-slurmd` ends a start in which that clock was set back below its begin. For a pod's first start, the readiness
-    gate that the syncer sets is enough.
+    For a while Slurm still knows the slurmd of the earlier start, so the pod may look ready while the check runs. So
+    the start of the registered slurmd is compared with the start of the container. Both are by the clock of the
+    machine; if that clock was set back, `keep-slurmd` ends the container. For a pod's first start, it is enough that
+    the pod is Ready, because the syncer sets its readiness gate.
     """
     if pod is None or not pod.is_condition_true("Ready"):
         return False
@@ -61,7 +63,9 @@ def has_registered(pod: Pod | None, now: datetime) -> bool:
 
 
 def is_of_run(pod: Pod | None, run: str) -> bool:
-    """True if the start `run` (see `run_of`) was in this pod, even if the container has started again since."""
+    """True if the start of slurmd that `run` names (see `run_of`) was in this pod, even if the container has started
+    again since.
+    """
     return pod is not None and run.partition("/")[0] == pod.uid
 
 
@@ -102,5 +106,7 @@ def failure_of(pod: Pod | None) -> tuple[str, str] | None:
 
 
 def _told_at(lines: Sequence[str]) -> int:
-    """Return the index of the last line in which run-services says that the check failed; -1 if there is none."""
+    """Return the index of the last line that says that the site's check failed; -1 if there is none. The program
+    run-services prints this line.
+    """
     return max((at for at, line in enumerate(lines) if line.startswith(_ENDS)), default=-1)

@@ -1,4 +1,4 @@
-"""The health record of a Node in words: the Event of a step, the present state, and what happens next."""
+"""Puts the health record of a Node into words: the Event of a step, the present state, and what happens next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `decide_login` may tell `sunkpy logins` to do with a person's login pod; one `match` carries the action out."""
+"""The actions on a person's login pod that `decide_login` returns; `sunkpy logins` carries them out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StartLogin(msgspec.Struct, frozen=True):
 class StopLogin(msgspec.Struct, frozen=True):
     """Scale the login pod's StatefulSet `name` to 0, if it still has the resourceVersion `version`.
 
-    `pod`: if given, it has to exist still. `why`: the reason for the log.
+    `pod`: if given, the StatefulSet is scaled only while this pod still exists. `why`: the reason for the log.
     """
 
     name: str
@@ -27,7 +27,9 @@ class StopLogin(msgspec.Struct, frozen=True):
 
 
 class RenewPod(msgspec.Struct, frozen=True):
-    """Delete the login pod, if it is unchanged. Its StatefulSet makes the next one from the current values."""
+    """Delete the login pod, unless it has changed since the decision. Its StatefulSet makes the next pod from the
+    current values.
+    """
 
     pod: Pod
 

@@ -1,6 +1,6 @@
-"""Whether a person's login pod is to be started, stopped or recreated.
+"""Decides whether a person's login pod is to be started, stopped or recreated.
 
-Nothing here decides who may log in: the values and the directory (LDAP) do, and sshd in the pod asks them.
+This module does not decide who may log in: the values and the directory (LDAP) do, and sshd in the pod asks them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _NEVER_CHANGED = 1
 def decide_login(view: LoginView) -> LoginAction | None:
     """Return the one action for a person's login pod now; None if there is nothing to do.
 
-    An idle pod stops even if its person asks for it at this moment, because its sshd has ended. The request stays, and
-    starts the next pod.
+    An idle pod is stopped even if its person asks for it at this moment, because its sshd has ended. The request stays,
+    and starts the next pod.
     """
     workload, pod = view.workload, view.pod
     if workload is None or workload.is_deleting:

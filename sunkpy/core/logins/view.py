@@ -38,7 +38,9 @@ class StatefulSetSpec(Wire, frozen=True, kw_only=True):
 
 
 class StatefulSetStatus(Wire, frozen=True, kw_only=True):
-    """The status of a login pod's StatefulSet: the revision of its next pod, and the generation that this is for."""
+    """The status of a login pod's StatefulSet. `update_revision`: the revision from which the next pod is made.
+    `observed_generation`: the generation of the spec that this status is about.
+    """
 
     observed_generation: int = 0
     update_revision: str = ""
@@ -65,7 +67,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> Ended | None:
-        """Why sshd ended in the pod; None while it runs, or if its exit code is not one of `start-sshd`."""
+        """Why sshd last ended in the pod; None if it has not ended yet, or if no exit code of `start-sshd` says why."""
         for status in self._sshd:
             last = status.state.terminated or status.last_state.terminated
             if last is not None and last.exit_code in list(Ended):
@@ -82,7 +84,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_stuck(self) -> bool:
-        """True if the pod is Pending and was made from outdated values."""
+        """True if the pod is Pending, and was made from outdated values of the chart."""
         workload, pod = self.workload, self.pod
         if workload is None or pod is None or pod.status.phase != "Pending" or self._sshd_runs:
             return False

@@ -1,4 +1,4 @@
-"""The mirror between slurmd pods and Slurm nodes: `decide_mirror(View, now) -> Decision`, a pure function."""
+"""The mirror brings slurmd pods and Slurm nodes in line: `decide_mirror(View, now) -> Decision`, a pure function."""
 
 from sunkpy.core.mirror.actions import (
     DeleteSlurmNode,

@@ -20,14 +20,17 @@ class DrainNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Lift sunkpy's own drain, if the apiserver still has this slurmd pod (by uid) and it asks for no drain."""
+    """Lift sunkpy's own drain of a node, if the apiserver still has this slurmd pod (by uid) and the pod asks for no
+    drain.
+    """
 
     name: str
     pod: Pod
 
 
 class LiftDrain(msgspec.Struct, frozen=True, kw_only=True):
-    """Lift somebody else's drain with exactly this reason, if the apiserver still has this pod and its permission.
+    """Lift a drain with exactly this reason that somebody else set, if the apiserver still has this pod and its
+    permission.
 
     The permission is the annotation `sunkpy.dev/health-lift`. The operator writes it if a health rule names the reason.
     """
@@ -38,9 +41,10 @@ class LiftDrain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResumeNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Resume a node that slurmctld set DOWN by itself (`given_up`), if UndrainNode would be allowed for its pod.
+    """Resume a node that slurmctld set DOWN by itself (`given_up`), if the apiserver still has this slurmd pod (by uid)
+    and the pod asks for no drain.
 
-    `reason`: why slurmctld set it DOWN.
+    `reason`: the reason that the node has in Slurm.
     """
 
     name: str
@@ -56,7 +60,9 @@ class RestoreDrain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetComment(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the node's slurmd pod into the Slurm node's `Comment`: `core.model.states.NodeComment` as JSON."""
+    """Write the identity of the node's slurmd pod into the Slurm node's `Comment`: `core.model.states.NodeComment` as
+    JSON.
+    """
 
     name: str
     comment: str
@@ -77,9 +83,10 @@ class SetTopology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Delete a Slurm node that sunkpy made, drained for `reason`, if the apiserver has no pod of that name.
+    """Delete a Slurm node that sunkpy made and that is drained for `reason`, if the apiserver has no pod of that name.
 
-    `is_announced`: a person or the operator asked to remove its pod. Other deletions count towards a cap.
+    `is_announced`: a person or the operator asked to remove the node's pod. Other deletions count towards a cap
+    (`ActionBudget`).
     """
 
     name: str
@@ -90,8 +97,9 @@ class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     """Write annotations (None removes one) and conditions to a slurmd pod.
 
-    `receipt_age_s`: how many seconds ago Slurm gave the answer that the pod's receipt stands for; None if the time of
-    the receipt is not written. `receipt_time`: the annotation that gets this time.
+    `receipt_age_s`: how many seconds ago Slurm gave the answer to which the pod's receipt belongs (the annotation that
+    says that no job is on the node, or only services); None if the time of this answer is not written. `receipt_time`:
+    the annotation that gets this time.
     """
 
     pod: Pod
@@ -102,7 +110,7 @@ class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renews_receipt(self) -> bool:
-        """True if the patch writes the time of the pod's receipt."""
+        """True if the patch writes when Slurm last confirmed that no job, or only services, are on the pod's node."""
         return self.receipt_age_s is not None
 
 
@@ -126,7 +134,9 @@ SlurmWrite = DrainNode | RestoreDrain | SetComment | SetAddress | SetTopology | 
 
 
 def as_write(action: MirrorAction) -> SlurmWrite | None:
-    """Return the form in which the mirror remembers this write to Slurm; None for an action on a pod."""
+    """Return what the mirror remembers of a write to Slurm: the action itself, or only its class name if it writes no
+    value. None for an action on a pod.
+    """
     match action:
         case PatchPod():
             return None

@@ -6,13 +6,13 @@ that somebody else set is shown on the pod. Such a DRAIN is lifted only if the o
 drain with its record of the node, the mirror sets it again (`lost_drain`).
 
 The mirror fails closed. With a stale or implausible answer it writes nothing to Slurm, and the pod's status stays. It
-withdraws only two things, because others act on them: a receipt, and the condition that no job runs on a closed node. A
-step that cannot be undone (a pod is removed, a Slurm node is deleted) needs two answers of Slurm that agree, both asked
-for after the last write.
+withdraws only two things, because others act on them: the condition that no job runs on a closed node, and a receipt
+(the annotation that answers a removal token: no job is on the node, or only services are). A step that cannot be undone
+(a pod is removed, a Slurm node is deleted) needs two answers of Slurm that agree, both asked for after the last write.
 
-Dozens of jobs start and end each second, and nobody decides by the jobs of an open node. So its pod shows them with a
-delay that keeps the pod writes of the whole cluster below `JOB_STATE_PER_S`. The pod of a closed node shows them at
-once.
+Dozens of jobs start and end each second, and no decision depends on the jobs of an open node. So its pod shows them
+with a delay that keeps the pod writes of the whole cluster below `JOB_STATE_PER_S`. The pod of a closed node shows them
+at once.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ REPEAT_AFTER_S = 2.0
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What the syncer does for one node name now, and when it decides again if nothing changes.
 
-    `memory`: what the next pass is given. `wants_next_answer`: decide again with Slurm's next answer. `again_s`: decide
-    again after that many seconds. `question`: ask Slurm this, put the answer into the memory (`after_asking`), and
-    decide again.
+    `memory`: what the next decision is given. `wants_next_answer`: decide again with Slurm's next answer. `again_s`:
+    decide again after that many seconds. `question`: ask Slurm this, put the answer into the memory (`after_asking`),
+    and decide again.
     """
 
     actions: tuple[MirrorAction, ...]
@@ -81,7 +81,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_mirror(view: View, now_s: float) -> Decision:
-    """Decide about one node name: start and stop the clocks, judge Slurm's answer, then plan the writes."""
+    """Decide what to write to the Slurm node and to the slurmd pod of one name.
+
+    First note since when the node is silent or its pod unready or gone, then judge Slurm's answer, then plan the
+    writes. With an answer that is missing, old or not trusted, nothing is written to Slurm.
+    """
     memory = _note_times(view, now_s)
     answer = view.answer
     if answer is None or not answer.is_trusted or now_s - answer.at_s > STALE_AFTER_S + answer.turn_s:
@@ -118,7 +122,9 @@ def decide_mirror(view: View, now_s: float) -> Decision:
 
 
 def after_writing(memory: MirrorMemory, actions: Iterable[MirrorAction], now_s: float) -> MirrorMemory:
-    """Return the memory after the actions were carried out. It drops findings, because the writes may change them."""
+    """Return the memory after these actions were carried out. What Slurm's answers have shown (`drained`, `deletable`,
+    `answered`) is dropped, because the writes may have changed it.
+    """
     wrote = tuple(write for write in map(as_write, actions) if write is not None)
     return msgspec.structs.replace(memory, wrote_at_s=now_s, wrote=wrote, drained=None, deletable=None, answered=None)
 
@@ -126,7 +132,9 @@ def after_writing(memory: MirrorMemory, actions: Iterable[MirrorAction], now_s: 
 def after_asking(
     memory: MirrorMemory, question: services.ServiceQuestion, *, is_yes: bool, at_s: float
 ) -> MirrorMemory:
-    """Return the memory with Slurm's answer to a question that was sent at `at_s`."""
+    """Return the memory with Slurm's answer to this question about the jobs on a node. `at_s`: when the question was
+    sent.
+    """
     answered = services.after_answer(memory.answered, question, is_yes=is_yes, at_s=at_s)
     return msgspec.structs.replace(memory, answered=answered)
 
@@ -135,9 +143,10 @@ def after_asking(
 
 
 def _note_times(view: View, now_s: float) -> MirrorMemory:
-    """Start the clocks of the node (silent, unready, podless) whose state has begun; stop those whose state has ended.
+    """Return the memory with the times since when the node is silent, its pod unready, or its pod gone. A time is set
+    when this state begins, and removed when it ends.
 
-    A pod counts as unready only once Slurm has its node: before, it is starting, and there is nothing to drain.
+    A pod counts as unready only once Slurm has its node: before, the pod is starting, and there is nothing to drain.
     """
     memory, pod = view.memory, view.pod
     node = view.answer.node if view.answer else None
@@ -153,9 +162,10 @@ def _note_times(view: View, now_s: float) -> MirrorMemory:
 
 
 def _note_drained(pod: Pod | None, answer: SlurmAnswer, memory: MirrorMemory) -> MirrorMemory:
-    """Note that the Slurm node of a pod with a token is drained and idle, or gone. Drop the note when that ends.
+    """Return the memory with the finding that the Slurm node is drained and idle, or gone, although its pod exists and
+    has a token. The finding is dropped when this is no longer so.
 
-    The token is the pod's removal token; without one, the token of another program's request to drain the node.
+    The token is the pod's removal token, or else the token of another program's request to drain the node.
     """
     asked = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_DRAIN_ASKED)
     token = next((pod.annotations[key] for key in asked if key in pod.annotations), None) if pod else None
@@ -164,7 +174,10 @@ def _note_drained(pod: Pod | None, answer: SlurmAnswer, memory: MirrorMemory) ->
 
 
 def _note_deletable(view: View, answer: SlurmAnswer, memory: MirrorMemory, now_s: float) -> MirrorMemory:
-    """Note that the Slurm node may be deleted: sunkpy made it, its pod is gone, and no job is on it."""
+    """Return the memory with the finding that the Slurm node may be deleted: sunkpy made it, its pod is gone, no job is
+    on it, and sunkpy has drained it. A node that somebody else closed must also have been without a pod for
+    `FOREIGN_DRAIN_KEPT_S`. The finding is dropped when this is no longer so.
+    """
     node = answer.node
     owner = node.owner if node else None
     holds = (
@@ -181,7 +194,9 @@ def _note_deletable(view: View, answer: SlurmAnswer, memory: MirrorMemory, now_s
 
 
 def _note_jobs(pod: Pod, patch: PatchPod | None, slurm_nodes: int, memory: MirrorMemory, now_s: float) -> MirrorMemory:
-    """Start the clock of a patch that can wait. Stop it when the patch is due, or when the pod is written anyway."""
+    """Return the memory with the time since when a patch of the pod waits that only shows that jobs came or went. The
+    time is removed when this patch is due, or when another change has to be written to the pod anyway.
+    """
     since_s = memory.unwritten_since_s
     if patch is not None and not report.can_wait(pod, patch):
         since_s = None
@@ -221,7 +236,7 @@ def _is_proved(finding: Sighting | None, number: int) -> bool:
 
 
 def _is_open(memory: MirrorMemory, number: int) -> bool:
-    """True if a finding still needs another answer of Slurm."""
+    """True if a finding in the memory still needs an answer of Slurm that is newer than answer `number`."""
     return any(finding is not None and number <= finding.number for finding in (memory.drained, memory.deletable))
 
 
@@ -240,7 +255,9 @@ def _since(since_s: float | None, now_s: float) -> float:
 
 
 def _next_deadline_s(view: View, memory: MirrorMemory, ask_in_s: float | None, now_s: float) -> float | None:
-    """Return the seconds until a clock runs out, or until Slurm has to be asked about jobs on the node."""
+    """Return the seconds until the next waiting time in the memory ends, or until Slurm has to be asked about jobs on
+    the node (`ask_in_s`), whichever is sooner; None if neither is to come.
+    """
     node = view.answer.node if view.answer else None
     clocks = (
         (memory.silent_since_s, SILENCE_GRACE_S),
@@ -258,9 +275,9 @@ def _next_deadline_s(view: View, memory: MirrorMemory, ask_in_s: float | None, n
 
 
 def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete: bool) -> list[MirrorAction]:
-    """Plan the writes to one Slurm node: at most one change of its state per pass.
+    """Plan the writes to one Slurm node: at most one of them sets, lifts or restores a drain or deletes the node.
 
-    A lost drain is set again before the comment is written: without a comment, Slurm's record counts as new.
+    A lost drain is set again before the comment is written: Slurm's record counts as new only while it has no comment.
     """
     if "FUTURE" in node.state:
         return []
@@ -286,7 +303,9 @@ def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete
 
 
 def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
-    """Lift our drain, return a node that slurmctld gave up, or lift a drain whose exact reason the operator allows."""
+    """Return the write that lets the node take jobs again: lift our drain, resume a node that slurmctld set DOWN by
+    itself, or lift somebody else's drain if the operator allows exactly its reason. Empty if none of these applies.
+    """
     if node.is_drained_by_us:
         return [UndrainNode(name=node.name, pod=pod)]
     if is_given_up(node):
@@ -298,7 +317,9 @@ def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
 
 
 def _has_new_slurmd(view: View, node: SlurmNode) -> bool:
-    """True if Slurm knows the slurmd of this pod, not only that of an earlier pod."""
+    """True if the slurmd that Slurm knows is in the present pod, not in an earlier one. False while the pod watch is
+    down.
+    """
     return view.pod is not None and report.is_of_pod(node, view.pod, view.today) and view.are_pods_known
 
 
@@ -331,7 +352,9 @@ def _was_announced(node: SlurmNode) -> bool:
 
 
 def _drain(node: SlurmNode, cause: DrainCause) -> list[MirrorAction]:
-    """Drain the node, unless it is drained for this cause already, or by somebody else, whose reason stays."""
+    """Return the write that drains the node; empty if the node is drained for this cause already, or if somebody else
+    has closed it, whose reason stays.
+    """
     if node.is_held_by_others or (node.is_drain and node.reason == cause.reason):
         return []
     is_announced = cause.is_announced or node.is_drain
@@ -352,10 +375,11 @@ def _comment(pod: Pod) -> NodeComment:
 
 
 def _withdraw(view: View, memory: MirrorMemory) -> Decision:
-    """While Slurm's state is unknown, drop the findings, and withdraw from the pod what others act on.
+    """Return the decision while Slurm's state is unknown: drop the findings, and withdraw from the pod the annotations
+    and the condition by which others would remove or evict it.
 
-    `sunkpy.syncer.outage` reports the outage once for the cluster, not on each pod. When answers are trusted again, all
-    names are decided, so only a late answer is waited for.
+    `sunkpy.syncer.outage` reports the outage once for the cluster, not on each pod. `wants_next_answer` is set only if
+    the answer is missing or late: when answers are trusted again, the syncer decides about all names anyway.
     """
     memory = msgspec.structs.replace(
         memory, drained=None, deletable=None, answered=None, silent_since_s=None, unwritten_since_s=None
@@ -393,7 +417,9 @@ def _pod_patch(view: View, pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, 
 
 
 class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """A receipt to write on the pod: annotation `key` gets the token, `time_key` the time at which Slurm was asked."""
+    """The syncer's answer, on the slurmd pod, to a token: no job is on the node, or only services. Annotation `key`
+    gets the token, and annotation `time_key` the time at which Slurm was asked (`at_s`).
+    """
 
     key: str
     time_key: str
@@ -402,7 +428,9 @@ class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _receipt(pod: Pod, answer: SlurmAnswer, memory: MirrorMemory, now_s: float) -> _Receipt | None:
-    """Return the receipt that Slurm's answers prove: no job is on the node, or only services are."""
+    """Return the confirmation that Slurm's answers prove: no job is on the node, or only services (jobs of pods without
+    processes) are; None if they do not prove either.
+    """
     finding, answered = memory.drained, memory.answered
     if finding is not None and _is_proved(finding, answer.number):
         key, time_key = names.ANNOTATION_DRAINED, names.ANNOTATION_DRAINED_AT

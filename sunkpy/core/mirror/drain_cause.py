@@ -1,6 +1,7 @@
-"""Why a Slurm node should be drained, as Kubernetes sees it.
+"""Decides from the slurmd pod whether its Slurm node should be drained, and why.
 
-The operator copies a cordon of the Node to its slurmd pod; the syncer drains the Slurm node and lifts that again.
+The operator copies a cordon of the Kubernetes Node to the slurmd pod. The syncer then drains the Slurm node, and lifts
+its drain when the cordon has ended.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class Want(enum.Enum):
 
 
 class DrainCause(msgspec.Struct, frozen=True):
-    """What to do with sunkpy's drain of a node, and why.
+    """What to do with sunkpy's drain of a Slurm node, and why.
 
-    `reason`: the drain's reason in Slurm. `is_announced`: a person or the operator asked for the drain.
+    `reason`: the reason that the drain gets in Slurm. `is_announced`: a person or the operator asked for the drain.
     """
 
     want: Want
@@ -40,15 +41,16 @@ class DrainCause(msgspec.Struct, frozen=True):
 
 
 def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
-    """Return the first cause that applies:
+    """Return what to do with sunkpy's drain of the Slurm node. The node is drained for the first of these causes that
+    applies:
 
     1. the slurmd pod is gone, or is to be deleted: no new job may start on its node;
     2. its Node is cordoned;
-    3. its Node is sick, by a signal that counts;
-    4. its containers are not ready, for longer than the grace. ContainersReady decides: Ready depends on our own
-       readiness gate, which would make a loop.
+    3. its Node is sick by a health rule;
+    4. its containers have not been ready for longer than `UNREADY_GRACE_S`. ContainersReady decides: Ready depends on
+       our own readiness gate, which would make a loop.
 
-    The drain of a node is lifted only while its pod is ready, so the node comes back only when its slurmd does.
+    If none applies, the drain is lifted once the pod's containers are ready; until then it is neither set nor lifted.
     """
     if pod is None:
         return _drain("pod gone", is_announced=False)

@@ -1,12 +1,12 @@
-"""A Slurm node that slurmctld set DOWN by itself, and whose slurmd answers again.
+"""Recognises a Slurm node that slurmctld set DOWN by itself, and whose slurmd answers again.
 
 With `ReturnToService=1` slurmctld returns such a node only if its machine was not booted meanwhile, and only if the
 node had no other reason when slurmctld set it DOWN. If the machine was booted without Slurm's knowledge, the node stays
 DOWN with the reason `Node unexpectedly rebooted`. If sunkpy had drained the node before, it stays DOWN with the reason
-of the drain, and without a reason once the drain is lifted. Nobody but sunkpy returns it.
+of the drain, and without a reason once the drain is lifted. slurmctld does not return such nodes, so sunkpy does.
 
-Source: slurmctld, validate_node_specs and update_node. For a machine that lacks what the node promises, such as a GPU,
-slurmctld writes a reason of its own, or INVALID_REG.
+Source: slurmctld, validate_node_specs and update_node. A node whose machine lacks what Slurm's record promises, such as
+a GPU, is not meant here: slurmctld gives it another reason, or INVALID_REG.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from sunkpy.core.model.states import NOT_RESPONDING, SlurmNode
 
 
 def is_given_up(node: SlurmNode) -> bool:
-    """True if the node is DOWN although its slurmd answers, and nobody has drained it or set it DOWN.
+    """True if slurmctld set the node DOWN by itself and its slurmd answers: nobody has drained the node or set it DOWN,
+    and its hardware is what Slurm's record says.
 
     A node with the reason `Not responding` does not count: slurmctld returns it by itself, or writes another reason.
     """

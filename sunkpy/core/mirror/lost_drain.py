@@ -1,9 +1,8 @@
-"""A drain that somebody set in Slurm, and that Slurm has lost with its record of the node.
+"""Finds a drain that somebody set in Slurm, and that Slurm has lost together with its record of the node.
 
-The record is lost when slurmctld loses its state, or when somebody deletes the node. The cause of the drain is still
-there, so the syncer sets the drain again. It finds the reason on the slurmd pod (`sunkpy.dev/drain`), which keeps it
-also while Slurm cannot be read. It recognises a new record by the empty comment: it writes one to each node that
-registers.
+Slurm loses the record when slurmctld loses its state, or when somebody deletes the node. The cause of the drain is
+still there, so the syncer sets the drain again. The reason is still on the slurmd pod (`sunkpy.dev/drain`), also while
+Slurm cannot be read. A record without a comment is new: the syncer writes a comment to each node that registers.
 """
 
 from __future__ import annotations
@@ -14,7 +13,11 @@ from sunkpy.core.model.states import SlurmNode
 
 
 def lost_drain(pod: Pod, node: SlurmNode | None) -> str | None:
-    """Return the reason of somebody else's drain that Slurm lost: it has no record of the node, or a new, open one."""
+    """Return the reason of a drain that Slurm lost and that somebody other than sunkpy had set; None if no drain is
+    lost.
+
+    A drain is lost if the slurmd pod still shows it, and Slurm has no record of the node, or a new one without a drain.
+    """
     reason = pod.annotations.get(names.ANNOTATION_DRAIN)
     if reason is None or reason.startswith(names.REASON_PREFIX):
         return None

@@ -1,7 +1,8 @@
-"""Is a write still right for the node as Slurm shows it now?
+"""Checks whether a planned write is still right for the Slurm node as Slurm shows it now.
 
-Up to a second passes between the poll and the write, and admins, health checks and Epilogs write too. So the executor
-reads the node again right before each write. A write that is no longer right is decided again on the next answer.
+Up to a second passes between the read of all nodes and the write, and admins, health checks and Epilogs write too. So
+the syncer reads the node again right before each write. If the write is no longer right, it is not done, and the mirror
+decides again on Slurm's next answer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sunkpy.core.model.states import SlurmNode
 
 
 def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
-    """True if the write still has an effect on the Slurm node, and changes nothing that somebody else set."""
+    """True if this write would still change the Slurm node, and would not overwrite what others set meanwhile."""
     match action:
         case DrainNode(reason=reason):
             return not node.is_held_by_others and not (node.is_drain and node.reason == reason)
@@ -46,7 +47,10 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
 
 
 def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
-    """True if the node shows the effect, though Slurm refused the request: it may have carried out a part of it."""
+    """True if the node already shows the effect of a write, although Slurm refused the request. A request may be for
+    many nodes, and Slurm may have carried out a part of it. False for writes other than drains, lifted drains and
+    resumed nodes.
+    """
     match action:
         case DrainNode(reason=reason) | RestoreDrain(reason=reason):
             return node.is_drain and node.reason == reason

@@ -1,4 +1,4 @@
-"""What a slurmd pod shows of its Slurm node: annotations and conditions."""
+"""Computes the annotations and conditions by which a slurmd pod shows the state of its Slurm node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _NO_NODE = "Slurm has no node of this name; if that lasts, delete this pod: slur
 
 
 def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
-    """Return the slurmd pod's conditions for this Slurm node; `node` is None if Slurm has no such node.
+    """Return the conditions that the slurmd pod of this Slurm node gets; `node` is None if Slurm has no such node.
+    `is_silent`: the node's slurmd has not answered slurmctld for a while.
 
     Without a Slurm node, the condition SlurmCordon is Unknown: nothing says whether somebody drained the machine.
     """
@@ -47,9 +48,11 @@ def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condit
 
 
 def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
-    """Return the condition that no job runs on a closed node as Unknown, for use while Slurm cannot be read.
+    """Return the condition SlurmRunning as Unknown, for use while Slurm cannot be read; empty unless the pod says that
+    its node is drained and runs no job.
 
-    `kubectl drain` may evict a pod with that condition. Other conditions stay: they remove no pod and end no cordon.
+    `kubectl drain` may evict a pod that says this. Other conditions stay as they are, because they remove no pod and
+    end no cordon.
     """
     if not is_emptied(pod):
         return ()
@@ -58,14 +61,17 @@ def withdrawn_conditions(pod: Pod) -> tuple[Condition, ...]:
 
 
 def promises(pod: Pod) -> bool:
-    """True if the pod shows what must go while Slurm cannot be read: a receipt, or that it may be evicted."""
+    """True if the pod shows something that must be withdrawn while Slurm cannot be read: a receipt (one of `RECEIPTS`),
+    or the condition by which `kubectl drain` may evict the pod.
+    """
     return any(receipt in pod.annotations for receipt in RECEIPTS) or bool(withdrawn_conditions(pod))
 
 
 def can_wait(pod: Pod, patch: PatchPod) -> bool:
-    """True if the patch can wait: it only shows that jobs came or went, on a node that is open and stays open.
+    """True if this patch of the pod may be written later: it only shows that jobs came or went, on a node that is open
+    and stays open.
 
-    Nothing but the order in which pods are removed depends on it.
+    Only the order in which pods are removed depends on what such a patch shows.
     """
     is_of_jobs = (
         all(condition.type == names.CONDITION_RUNNING for condition in patch.conditions)
@@ -79,7 +85,9 @@ def can_wait(pod: Pod, patch: PatchPod) -> bool:
 
 
 def registered_condition(pod: Pod, node: SlurmNode | None, today: datetime) -> Condition:
-    """Return the condition of the pod's readiness gate: True while Slurm knows the slurmd of this pod."""
+    """Return the condition for the pod's readiness gate: True while the slurmd of this pod is registered with Slurm,
+    and False with the reason otherwise.
+    """
     if node is None:
         return _condition(names.READINESS_GATE, False, "NotRegistered", _NO_NODE)
     if not node.is_registered:
@@ -90,11 +98,12 @@ def registered_condition(pod: Pod, node: SlurmNode | None, today: datetime) -> C
 
 
 def is_of_pod(node: SlurmNode, pod: Pod, today: datetime) -> bool:
-    """True if the slurmd that registered last with Slurm is this pod's, not that of an earlier pod.
+    """True if the slurmd that registered last with Slurm is in this pod, not in an earlier pod of the same node.
 
-    Slurm keeps its record of a node with jobs when the pod goes, and shows for minutes no sign of that. The start of
-    slurmd and the start of the pod are compared; both come from the clock of the machine. If that clock was set back in
-    between, or was ahead then, the address decides. `today`: the present time.
+    When a pod goes while jobs are on its node, Slurm keeps its record of the node, and for minutes does not show that
+    slurmd is gone. So the start of the registered slurmd is compared with the start of the pod; both are by the clock
+    of the machine. If the times do not fit because that clock was wrong, the pod's slurmd is recognised by its address.
+    True also if Slurm does not say when the slurmd started. `today`: the present time.
     """
     if not node.slurmd_since_s:
         return True
@@ -111,10 +120,10 @@ def shown_state(node: SlurmNode) -> str:
 
 
 def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
-    """Return the slurmd pod's annotations for this Slurm node; None removes an annotation.
+    """Return the annotations that the slurmd pod of this Slurm node gets; None removes an annotation.
 
-    They hold the state, the drain's reason and, for a closed node, the start of the slurmd that Slurm knows. A
-    slurmctld that has just started does not say that start; then the annotation stays.
+    They hold the node's state, the drain's reason and, for a closed node, when the registered slurmd started. A
+    slurmctld that has just started does not know this time; then its annotation stays as it is.
     """
     closed = node if node is not None and node.is_closed else None
     annotations = {
@@ -129,12 +138,12 @@ def slurm_annotations(node: SlurmNode | None) -> dict[str, str | None]:
 
 
 def differing(pod: Pod, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """Return those of the conditions that differ from the pod's."""
+    """Return those of the conditions whose status, reason or message differ from those on the pod."""
     return tuple(condition for condition in conditions if not says_the_same(pod.condition(condition.type), condition))
 
 
 def changed(pod: Pod, annotations: dict[str, str | None]) -> dict[str, str | None]:
-    """Return those of the annotations that differ from the pod's."""
+    """Return those of the annotations whose values differ from those on the pod."""
     return {key: value for key, value in annotations.items() if pod.annotations.get(key) != value}
 
 

@@ -1,17 +1,18 @@
-"""May the slurmd pod of a node be replaced although jobs are on the node?
+"""Decides whether the slurmd pod of a node may be replaced although jobs are on the node.
 
-Yes, if all of these jobs are services: allocations of pods, which have no process and so outlive slurmd. Slurm does not
-say which jobs a node has, only how many CPUs and how much memory they have together. So the operator writes the jobs of
-the node's pods on its slurmd pod (`sunkpy.dev/jobs`), and the syncer asks Slurm for each of them. If these jobs have
-all that is allocated on the node, no other job is there. The annotation is a hint and proves nothing.
+It may if all of these jobs are services: allocations of pods, which have no process and so outlive slurmd. Slurm does
+not say which jobs a node has, only how many CPUs and how much memory they have together. So the operator writes the
+jobs of the node's pods on its slurmd pod (`sunkpy.dev/jobs`), and the syncer asks Slurm for each of them. If these jobs
+have all that is allocated on the node, no other job is there. The annotation is a hint and proves nothing.
 
-The node is closed when Slurm reports its sums, so they can only shrink. They are read before the jobs: a job that is
-not in the annotation would be missing in the sum. Memory is decisive. Slurm frees the CPUs of a suspended job, not its
-memory, and counts a CPU that jobs share (OverSubscribe) once. Where memory is not allocated (CR_Core), all nodes say 0,
-and Slurm is not asked.
+The node is closed when Slurm reports its sums, so the sums can only shrink. They are read before the jobs, so if the
+annotation lacks a job, the listed jobs have less than the sums. Memory is decisive. Slurm frees the CPUs of a suspended
+job, not its memory, and counts a CPU that jobs share (OverSubscribe) once. Where memory is not allocated (CR_Core), all
+nodes say 0, and Slurm is not asked.
 
-A step in an allocation is a process, which would die. Slurm's API does not show steps. But only the owner of a job can
-start one; not even root can start it for another user. So only jobs of the scheduler's own user count as services.
+A step in an allocation is a process, which would die with slurmd. Slurm's API does not show steps. But only the owner
+of a job can start a step in it; not even root can do so for another user. So only jobs of the scheduler's own user
+count as services.
 
 The syncer asks Slurm seldom, and more often after a yes: see `_pause_s`.
 """
@@ -46,9 +47,10 @@ _IS_UNSETTLED = frozenset({"COMPLETING", "INVALID", "INVALID_REG"})  # an Epilog
 
 
 class ServiceQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """The question to Slurm whether `jobs` are all jobs on the node, and all of them services.
+    """The question to Slurm whether `jobs` are all jobs on the node, and whether each of them is a service.
 
-    `cpus`, `memory_mib`: how much of the node is allocated to jobs. `token`: the removal token of its slurmd pod.
+    `cpus`, `memory_mib`: how much of the node is allocated to jobs. `token`: the removal token of the node's slurmd
+    pod.
     """
 
     node: str
@@ -59,7 +61,9 @@ class ServiceQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Slurm's answers to one question. `at_s`: when it was last asked; `agreed`: how often in a row it said yes."""
+    """Slurm's answers to one question about the jobs on a node. `at_s`: when Slurm was last asked; `agreed`: how many
+    times in a row the answer was yes.
+    """
 
     question: ServiceQuestion
     at_s: float
@@ -67,10 +71,11 @@ class ServiceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def question_of(pod: Pod | None, node: SlurmNode | None) -> ServiceQuestion | None:
-    """Return the question about a node whose slurmd pod a roll wants to replace; None if Slurm need not be asked.
+    """Return the question to ask about the jobs of a node whose slurmd pod a rollout wants to replace; None if Slurm
+    need not be asked.
 
-    The slurmd need not answer. But it must have registered with this slurmctld, or else the slurmd of the next pod
-    could not be distinguished from it (`report.is_of_pod`).
+    The slurmd need not answer. But it must have registered with the running slurmctld, or else it could not be
+    distinguished from the slurmd of the next pod (`report.is_of_pod`).
     """
     if pod is None or node is None or pod.is_deleting:
         return None
@@ -94,14 +99,16 @@ def question_of(pod: Pod | None, node: SlurmNode | None) -> ServiceQuestion | No
 def is_service(job: SlurmJob, *, scheduler: str) -> bool:
     """True if the job is a service: an allocation of pods whose Prolog has ended, so it has no process on any node.
 
-    Its comment names its pods; only the scheduler writes that comment. `scheduler`: the scheduler's Slurm user.
+    Such a job has a comment that names its pods, and belongs to `scheduler`, the scheduler's Slurm user.
     """
     is_of_pods = job.user == scheduler and job.comment.startswith(names.JOB_COMMENT_PREFIX)
     return is_of_pods and not job.is_batch and job.state == {"RUNNING"} and job.state_reason != "Prolog"
 
 
 def are_services_alone(question: ServiceQuestion, jobs: Iterable[SlurmJob], *, scheduler: str) -> bool:
-    """True if all jobs of the question are services, and together have all that is allocated on the node."""
+    """True if all jobs that the question names are services, and together have all CPUs and memory that are allocated
+    on the node.
+    """
     found = {job.id: job for job in jobs}
     if found.keys() != set(question.jobs) or not all(is_service(job, scheduler=scheduler) for job in found.values()):
         return False
@@ -113,13 +120,17 @@ def are_services_alone(question: ServiceQuestion, jobs: Iterable[SlurmJob], *, s
 def after_answer(
     before: ServiceAnswer | None, question: ServiceQuestion, *, is_yes: bool, at_s: float
 ) -> ServiceAnswer:
-    """Return the answers to the question with one more; `at_s`: when Slurm was asked."""
+    """Return Slurm's answers to the question with one more answer (`is_yes`) added; `at_s`: when Slurm was asked. If
+    the last answers were to another question, they do not count.
+    """
     agreed = before.agreed if before is not None and before.question == question else 0
     return ServiceAnswer(question=question, at_s=at_s, agreed=agreed + 1 if is_yes else 0)
 
 
 def due_in_s(answered: ServiceAnswer | None, question: ServiceQuestion, now_s: float, *, slurm_nodes: int) -> float:
-    """Return the seconds until Slurm is to be asked; 0 or less means now. `slurm_nodes`: how many nodes Slurm has."""
+    """Return the seconds until Slurm is to be asked this question; 0 or less means now. `slurm_nodes`: how many nodes
+    Slurm has.
+    """
     if answered is None:
         return 0.0
     return answered.at_s + _pause_s(answered, question, slurm_nodes) - now_s

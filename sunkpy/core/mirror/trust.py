@@ -1,8 +1,9 @@
-"""When an answer of Slurm is too implausible to act on, and how many unannounced actions a minute are allowed.
+"""Decides when an answer of Slurm is too implausible to act on, and how many actions that nobody asked for are allowed
+each minute.
 
-`sunkpy.syncer.collect` asks `find_vanished` about each answer of Slurm. While it finds any, no answer is
-trusted: `decide_mirror` writes nothing to Slurm and withdraws receipts.
-`sunkpy.syncer.execute` spends the `ActionBudget`.
+`sunkpy.syncer.collect` asks `find_vanished` about each answer of Slurm. While nodes have vanished, no answer is
+trusted: `decide_mirror` writes nothing to Slurm, and withdraws receipts (the annotations of slurmd pods that say that
+no job is on a node which is to be removed). `sunkpy.syncer.execute` counts actions in `ActionBudget`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ WINDOW_S = 60.0
 
 
 def find_vanished(expected: Collection[str], slurm_nodes: Container[str]) -> tuple[str, ...]:
-    """Return the expected nodes (`is_expected`) that Slurm does not have; empty if they are at most a fifth, or one.
+    """Return the expected nodes (`is_expected`) that Slurm does not have; empty if only one is missing, or at most a
+    fifth.
 
     sunkpy deletes a Slurm node after its pod, so many missing nodes mean that slurmctld lost its state or answers for
     another cluster. One may be missing because an admin has deleted it.
@@ -37,20 +39,23 @@ def is_expected(pod: Pod) -> bool:
 
 
 class ActionBudget(msgspec.Struct, frozen=True):
-    """Counts drains and deletions of Slurm nodes that nobody asked for.
+    """Counts the drains and deletions of Slurm nodes that neither a person nor the operator asked for.
 
-    Each minute it allows them for a fifth of the nodes, or for three if that is more.
+    Within any 60 seconds it allows as many as a fifth of Slurm's nodes, and three in any case. `spent_at_s`: when the
+    actions that were allowed were done.
     """
 
     spent_at_s: tuple[float, ...] = ()
 
     def spend(self, *, nodes: int, now_s: float) -> tuple[ActionBudget, bool]:
-        """Return the budget after one more action, and whether that action is allowed."""
+        """Return the budget after one more drain or deletion, and whether this action is allowed. An action that is not
+        allowed is not counted. `nodes`: how many Slurm nodes there are.
+        """
         recent = tuple(at_s for at_s in self.spent_at_s if now_s - at_s < WINDOW_S)
         if len(recent) >= max(MASS_FLOOR, math.ceil(MASS_SHARE * nodes)):
             return ActionBudget(recent), False
         return ActionBudget((*recent, now_s)), True
 
     def give_back(self) -> ActionBudget:
-        """Return the budget without the newest action, which Slurm refused or which was not needed."""
+        """Return the budget without the newest counted action, because Slurm refused it or it was not needed."""
         return ActionBudget(self.spent_at_s[:-1])

@@ -1,7 +1,7 @@
-"""The value that the mirror decides on.
+"""The values from which the mirror, a part of the syncer, decides what to write to a Slurm node and to its slurmd pod.
 
 A Slurm node and its slurmd pod have the same name. `View` holds all that is known about one name, and `MirrorMemory`
-what earlier passes saw of it. Times are seconds of one monotonic clock, except `today`.
+what earlier decisions about this name saw. Times are seconds of one monotonic clock, except `today`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sunkpy.core.model.times import LATEST
 class SlurmAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Slurm's last answer about one node; `node` is None if Slurm has no such node.
 
-    `number` counts Slurm's answers; `at_s` is when this one was asked for. `turn_s`: how old the newest answer can be;
-    large clusters take long to answer and are asked less often. `is_trusted`: False if the answer for the whole cluster
-    is implausible (`sunkpy.core.mirror.trust`).
+    `number` counts Slurm's answers; `at_s` is when this one was asked for. `turn_s`: how old the newest answer can
+    become while all reads succeed; large clusters take long to answer and are asked less often. `is_trusted`: False if
+    the answer for the whole cluster is implausible (`sunkpy.core.mirror.trust`).
     """
 
     node: SlurmNode | None
@@ -33,9 +33,10 @@ class SlurmAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding about a node since Slurm's answer `number`; a later answer that agrees proves it.
+    """A finding about a node, such as that it is drained and idle. Slurm's answer `number` was the first that showed
+    it. The finding is proved when a later answer shows it too.
 
-    `token`: the removal token, or the uid of the pod, that the finding is about.
+    `token`: the token by which the drain or removal of the slurmd pod was asked for, or the uid of a pod that is gone.
     """
 
     token: str
@@ -43,13 +44,15 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MirrorMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What earlier passes saw of one node and its pod. An empty memory is always safe: it only delays.
+    """What earlier decisions about one node and its slurmd pod saw. An empty memory is always safe: it only delays
+    writes.
 
     `silent_since_s`: since when Slurm says NOT_RESPONDING. `unready_since_s`: since when the pod's containers are not
     ready although Slurm has the node. `podless_since_s`: since when there is no pod. `drained`, `deletable`: findings
     that need a second answer of Slurm. `answered`: Slurm's answers about the jobs on the node (`services`).
-    `unwritten_since_s`: since when the pod lacks a change of jobs. `receipt_at_s`: when the pod's receipt was last
-    written. `wrote_at_s`, `wrote`: when the last write to Slurm was, and what it wrote; older answers do not show it.
+    `unwritten_since_s`: since when the pod does not show that jobs came or went. `receipt_at_s`: when the pod's
+    receipt, the annotation that confirms its removal token, was last written. `wrote_at_s`, `wrote`: when the mirror
+    last wrote to Slurm, and what; Slurm's older answers do not show these writes.
     """
 
     silent_since_s: float | None = None
@@ -70,7 +73,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     `answer`: None until Slurm has answered for the first time. `are_pods_known`: the pod watch is up, so a pod that it
     does not show does not exist. `namespace`: the namespace of the Slurm cluster. `slurm_nodes`: how many nodes Slurm
     has. `topology`: the node's place in the form of Slurm's topology; None leaves Slurm's record as it is. `place`: the
-    same for the pod's annotation; empty removes the annotation, and None leaves it. `today`: the present time.
+    node's place as the pod's annotation shows it to people; empty removes the annotation, and None leaves it. `today`:
+    the present time.
     """
 
     name: str

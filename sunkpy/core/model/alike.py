@@ -1,4 +1,6 @@
-"""Find one item of each kind: a gang's pods come from a few templates, so a question is answered once for each."""
+"""Finds one item of each kind: a gang's pods come from a few templates, so a question about them is answered once for
+each template.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ _NOTHING: Final = object()
 
 
 def one_of_each(items: Iterable[T], trait: Callable[[T], object]) -> Iterator[T]:
-    """Yield the first item of each distinct trait. A trait is a value that msgpack can encode.
+    """Yield the first item for each distinct value that `trait` returns. msgpack must be able to encode this value.
 
-    Neighbours are mostly alike, so each is compared with the previous one. Only if they differ, the trait is encoded
-    and looked up. So the time is proportional to the number of items.
+    Neighbours mostly have the same value. So a value is first compared with that of the previous item, and is encoded
+    and looked up only if the two values differ. The time is proportional to the number of items.
     """
     before: object = _NOTHING
     found: set[bytes] = set()

@@ -24,8 +24,8 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
         return {"cpu": self.cpus * 1000, "memory": self.memory_mib * 2**20, **(self.gres or {})}
 
     def lacking(self, needs: Mapping[str, int], left: Mapping[str, int]) -> str:
-        """Return the first resource of which less is `left` than needed, as text: `lacks cpu: needs 2, has 1`. A
-        resource that Slurm did not report is not compared.
+        """Return the first resource of which less is `left` than the job needs, as text: `lacks cpu: needs 2, has 1`;
+        empty if there is enough. A resource that Slurm did not report is not compared.
         """
         is_known = {"cpu": bool(self.cpus), "memory": bool(self.memory_mib)}
         known = {name: amount for name, amount in needs.items() if is_known.get(name, self.gres is not None)}

@@ -148,7 +148,9 @@ def current_devices(slices: Iterable[ResourceSlice]) -> dict[DeviceId, Device]:
 
 
 def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[Device] | None]:
-    """Return the newest devices of each driver and pool; None if some slices of that generation are missing."""
+    """Return driver and pool → the pool's devices in its newest generation; None if some slices of that generation are
+    missing.
+    """
     return {
         pool: [device for spec in specs for device in spec.devices] if specs is not None else None
         for pool, specs in _newest(slices).items()
@@ -156,7 +158,9 @@ def current_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list
 
 
 def current_counters(slices: Iterable[ResourceSlice]) -> dict[CounterId, int]:
-    """Return the total amount of each counter that devices of these pools share."""
+    """Return the total amount of each counter, such as the memory of a card, that devices of one pool share. Pools with
+    missing slices are left out.
+    """
     return {
         CounterId(*pool, each.name, name): quantity.whole(counter.value)
         for pool, specs in _newest(slices).items()
@@ -351,8 +355,9 @@ def read_extra(text: str) -> Mapping[str, tuple[SlurmDevice, ...]]:
 def why_unproved(text: str, slurmd: Pod | None, now: datetime) -> str:
     """Return why `extra` of a Slurm node may not show the devices that its indices mean now; empty if it surely does.
 
-    It does if the container that now runs in the node's slurmd pod made the list. slurmctld may keep an older list:
-    26.05 takes no new one from a slurmd that starts again, and a slurmctld that was killed loses the newest one.
+    The list in `extra` is right if the container that now runs in the node's slurmd pod made it. slurmctld may keep an
+    older list: 26.05 takes no new one from a slurmd that starts again, and a slurmctld that was killed loses the newest
+    one.
 
     Args:
         text: the Slurm node's `extra`.

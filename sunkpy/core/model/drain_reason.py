@@ -1,4 +1,4 @@
-"""The reasons that sunkpy writes into Slurm: all start with `k8s: `, and that makes a drain ours."""
+"""The reasons of sunkpy's drains in Slurm: all start with `k8s: `, by which sunkpy recognises its own drains."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Slurm itself writes the same prefix; the processes follow.
 
 
 def our_reason(text: str) -> str:
-    """Return the drain reason `k8s: <text>` as one line without spare blanks, which is how Slurm gives it back.
-    Otherwise it would always look like another reason.
+    """Return the drain reason `k8s: <text>` as one line without spare blanks, which is how Slurm gives it back. With
+    other blanks, Slurm's reason would always seem to differ from this one.
     """
     line = " ".join(text.split())[:REASON_LIMIT].rstrip()
     return names.REASON_PREFIX + line

@@ -1,4 +1,4 @@
-"""Events as the core API shows them, which has those of events.k8s.io as well."""
+"""Kubernetes Events, read by the core API, which also shows the Events that were written by events.k8s.io."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _INDICES: Final = re.compile(r"\(IDX:([0-9,-]+)\)")
 
 
 def gres_name(gres: str) -> str:
-    """Return the name without the type: `gpu` of `gpu:h100`."""
+    """Return the name of a GRES without its type: `gpu` of `gpu:h100`."""
     return gres.partition(":")[0]
 
 
@@ -43,8 +43,8 @@ def gres_counts(text: str) -> dict[str, int]:
 
 
 def gres_types(text: str) -> dict[str, list[str]]:
-    """Return the type of each index on a node: `gpu:h100:2(S:0),gpu:a100:1` → {"gpu": ["h100", "h100", "a100"]}. It is
-    empty if Slurm gives no type.
+    """Return the type of each index on a node: `gpu:h100:2(S:0),gpu:a100:1` → {"gpu": ["h100", "h100", "a100"]}. A type
+    that Slurm does not give is an empty text.
     """
     found: dict[str, list[str]] = {}
     for part in filter(None, _entries(text)):

@@ -30,7 +30,7 @@ class GrowthRequest(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def number(self) -> str:
-        """The job's number. For an array it is without the list of waiting tasks, because that becomes shorter."""
+        """The job's number. For an array the list of waiting tasks is left out, because it becomes shorter."""
         return self.job.partition("_[")[0]
 
 
@@ -39,11 +39,11 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     (`counted_nodes`).
 
     `requests` are from the jobs of highest priority, in the order of priority. `reason` says which jobs more nodes
-    cannot help, and why. `since` (RFC 3339) is from when on nodes have been wanted without a pause; it is empty while
-    none are.
+    cannot help, and why. `since` (RFC 3339): from when on nodes have been wanted without a pause; empty while none are
+    wanted.
 
-    A NodeSet that releases idle nodes has two more: `held` if a waiting job needs its idle nodes, and `seen` (RFC
-    3339), when Slurm's jobs were last known to want this, by up to two minutes too early.
+    Two fields are only for a NodeSet that releases idle nodes: `held` if a waiting job needs its idle nodes, and `seen`
+    (RFC 3339), when Slurm's jobs were last read; the time may be up to two minutes too early.
     """
 
     wanted_nodes: int = 0
@@ -56,7 +56,7 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def without_time(self) -> GrowthStatus:
-        """The status without `seen`. Two of them differ only if jobs want something else."""
+        """The status without `seen`, so that two statuses differ only if jobs want something else."""
         return msgspec.structs.replace(self, seen="")
 
     @property

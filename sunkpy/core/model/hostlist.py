@@ -1,6 +1,6 @@
 """Slurm's range syntax for lists of nodes: `gpu-[001-003,007],login` (man slurm.conf, NodeName).
 
-One bracket per name, as slurmctld writes names with a single numeric dimension; several are expanded too.
+Names are written with one bracket, as slurmctld does if names have one numeric dimension; several brackets can be read.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _NUMBERED = re.compile(r"^(?P<head>.*?)(?P<number>[0-9]+)$")
 
 
 class BadHostlist(ValueError):
-    """The text is not in Slurm's range syntax."""
+    """The error that a text is not in Slurm's range syntax, or lists too many names."""
 
 
 class _BadPart(ValueError):
-    """A part of a hostlist cannot be read; the text says why."""
+    """The error that a part of a hostlist cannot be read; the text says why."""
 
 
 def expand(text: str, *, most: int = sys.maxsize) -> list[str]:
     """Return the names in the order written: `a[1-2],b` → a1, a2, b.
 
     Raises:
-        BadHostlist: brackets do not match, a range runs backwards, or it is longer than Slurm's; or there are more than
-            `most` names.
+        BadHostlist: brackets do not match, a range runs backwards or is longer than Slurm allows, or there are more
+            than `most` names.
     """
     names: list[str] = []
     try:
@@ -44,7 +44,7 @@ def expand(text: str, *, most: int = sys.maxsize) -> list[str]:
 
 
 def compress(names: Iterable[str]) -> str:
-    """Return the shortest hostlist that expands to the same set of names, sorted and without duplicates."""
+    """Return a hostlist in Slurm's range syntax that expands to the same names, sorted and without duplicates."""
     groups: dict[tuple[str, int], set[int]] = {}
     plain: set[str] = set()
     for name in names:

@@ -1,4 +1,6 @@
-"""A request for a Slurm job as one value. Pods' annotations fill it, and a request's body is made from it."""
+"""A request for a Slurm job as one value. It is filled from pods' annotations, and the body of the request to
+slurmrestd is made from it.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class JobShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lay_out(shares: Sequence[JobShare], *, tasks: int, task: JobShare) -> Layout:
-    """Put as many tasks on each node as fit into the job's share of that node: at least one on each, and `tasks` in
-    all.
+    """Return how many tasks of a job each node gets: at least one, and at most as many as fit into the job's share of
+    the node. `tasks`: how many there are in all; `task`: what one of them needs.
 
     A job with whole nodes, or whole cores of several threads, has more than its tasks need. Its tasks then spread as
     evenly as they fit, first nodes first, because the job's memory was requested for that.

@@ -37,7 +37,9 @@ _POD_LEVEL_RESOURCES = ("cpu", "memory", "hugepages-", CLAIMED)
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource of which a node has less than a pod needs, in the units of this module."""
+    """A resource of which a node has less (`has`) than a pod needs: millicores for `cpu`, bytes for `memory`, units for
+    others.
+    """
 
     resource: str
     needs: int
@@ -123,7 +125,9 @@ def named_node(spec: PodSpec) -> str:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """True if the toleration covers the taint. Empty effect: each effect; empty key with Exists: each key."""
+    """True if the toleration covers the taint. An empty effect covers each effect; an empty key with Exists covers each
+    key.
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -172,8 +176,9 @@ def pod_requests(spec: PodSpec) -> Amounts:
     """Return what the pod takes from a node, `pods: 1` included.
 
     Containers and sidecars (init containers that restart always) add up. An init container needs its own requests plus
-    those of the sidecars started before it, and only the largest such moment counts. Pod-level requests replace the sum
-    for cpu, memory and hugepages; devices of claims stand only there. Overhead comes on top.
+    those of the sidecars started before it; of these sums, which are never needed together, the largest counts.
+    Pod-level requests replace the sum for cpu, memory and hugepages; devices of claims are only in pod-level requests.
+    Overhead comes on top.
 
     Raises:
         quantity.BadQuantity: a request is not a quantity.
@@ -197,7 +202,9 @@ def pod_requests(spec: PodSpec) -> Amounts:
 
 
 def of_kubelet(needs: Mapping[str, int]) -> Amounts:
-    """Return the needs without devices of claims, because no node's `allocatable` counts these."""
+    """Return those needs of a pod that its kubelet counts: without devices of ResourceClaims, which no `allocatable`
+    has.
+    """
     return {name: amount for name, amount in needs.items() if not name.startswith(CLAIMED)}
 
 

@@ -17,9 +17,9 @@ Key = tuple[str, str]
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):
-    """A value whose field names are camelCase on the wire.
+    """The base of values whose field names are camelCase in JSON.
 
-    What is decoded from text and never changed has no cycles: the garbage collector need not walk a million of them.
+    They are decoded from text and never change, so they have no reference cycles, and the garbage collector skips them.
     """
 
 
@@ -111,7 +111,7 @@ class Owner(KubeObject, frozen=True, kw_only=True):
         """Return the spec, decoded as `type_`.
 
         Raises:
-            msgspec.ValidationError: it does not look like that.
+            msgspec.ValidationError: the spec does not have the form of `type_`.
         """
         return msgspec.json.decode(self.spec, type=type_)
 
@@ -119,13 +119,15 @@ class Owner(KubeObject, frozen=True, kw_only=True):
         """Return the status, decoded as `type_`.
 
         Raises:
-            msgspec.ValidationError: it does not look like that.
+            msgspec.ValidationError: the status does not have the form of `type_`.
         """
         return msgspec.json.decode(self.status, type=type_)
 
 
 class OddOwner(Owner, frozen=True, kw_only=True):
-    """An object above pods whose spec and status cannot be read, so they are empty; `why` says why not."""
+    """An object that makes or groups pods, and whose spec and status cannot be read; `why` says why. Both are empty
+    here.
+    """
 
     why: str
 
@@ -328,7 +330,7 @@ class EphemeralSource(Wire, frozen=True, kw_only=True):
 
 
 class PodVolume(Wire, frozen=True, kw_only=True):
-    """A volume of a pod. Kinds without a claim have no fields here, because any node has them."""
+    """A volume of a pod. Volumes without a claim have no fields here, because they can be used on any node."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None

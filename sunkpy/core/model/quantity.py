@@ -25,7 +25,7 @@ MIB = 2**20
 
 
 class BadQuantity(ValueError):
-    """The text is not a Kubernetes quantity."""
+    """The error that a text is not a Kubernetes quantity."""
 
 
 def parse(text: str) -> Decimal:

@@ -1,6 +1,7 @@
-"""The token of a removal: the operator writes it on a slurmd pod, and the syncer answers by copying it.
+"""The removal token, an annotation by which the operator asks for the removal of a slurmd pod. When no job is in the
+way, the syncer answers by copying the token to another annotation.
 
-It is in the annotation `sunkpy.dev/pending-deletion` as `<RFC 3339 time>/<cause>`. The time makes each token
+The annotation is `sunkpy.dev/pending-deletion`, and the token `<RFC 3339 time>/<cause>`. The time makes each token
 unique, so an answer to an earlier one never counts; the cause is for people, and becomes Slurm's drain reason.
 """
 

@@ -16,7 +16,9 @@ def nodeset_owner(pod: Pod) -> OwnerReference | None:
 
 
 def nodeset_of(pod: Pod) -> KubeObject | None:
-    """Return the NodeSet of a slurmd pod as the object of an Event, from the owner reference alone."""
+    """Return the NodeSet that controls a pod, as the object of an Event: name, namespace and uid, from the owner
+    reference alone. None if no NodeSet does.
+    """
     owner = nodeset_owner(pod)
     if owner is None:
         return None
@@ -34,13 +36,13 @@ def slurm_node_of(pod: Pod) -> str:
 
 
 def is_idle(pod: Pod) -> bool:
-    """True if Slurm says that no job is on the pod's node. If that is not known, it is False."""
+    """True if Slurm says that no job is on the pod's node; False if that is not known."""
     running = pod.condition(names.CONDITION_RUNNING)
     return running is not None and running.status == "False"
 
 
 def is_emptied(pod: Pod) -> bool:
-    """True if Slurm says that the pod's node is drained and runs nothing."""
+    """True if Slurm says that the pod's node is drained and that no job is on it."""
     return is_idle(pod) and pod.is_condition_true(names.CONDITION_DRAIN)
 
 

@@ -137,11 +137,12 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_held_by_others(self) -> bool:
-        """True if an admin, a health check or an Epilog set DRAIN, FAIL or DOWN. sunkpy never changes or lifts that.
+        """True if an admin, a health check or an Epilog set DRAIN, FAIL or DOWN. Of these, sunkpy lifts only a DRAIN,
+        and only if a health rule names its reason.
 
-        To set DRAIN clears FAIL and replaces the reason of any of the three, and to lift it leaves no reason
-        (slurmctld, update_node). sunkpy never sets FAIL, so FAIL is from others, whatever the reason says. A node that
-        Slurm set DOWN by itself has no reason, or one of `_SLURM_ITSELF`.
+        In Slurm, setting DRAIN clears FAIL and replaces the reason, and lifting DRAIN clears the reason (slurmctld,
+        update_node). sunkpy never sets FAIL, so FAIL is from others, whatever the reason says. A node that Slurm set
+        DOWN by itself has no reason, or one of `_SLURM_ITSELF`.
         """
         if "FAIL" in self.state:
             return True
@@ -185,7 +186,7 @@ def is_job_pending(state: frozenset[str]) -> bool:
 
 
 def is_job_running(state: frozenset[str]) -> bool:
-    """True if the job has its nodes, and its prolog has run or is running."""
+    """True if the job has its nodes, and its prolog has run or is running. False while the job is suspended."""
     return "RUNNING" in state and "COMPLETING" not in state
 
 

@@ -110,7 +110,7 @@ class StorageClass(KubeObject, frozen=True, kw_only=True):
 
 
 class DriverSpec(Wire, frozen=True, kw_only=True):
-    """The spec of a CSIDriver. `storage_capacity`: the driver publishes where how much storage is free."""
+    """The spec of a CSIDriver. `storage_capacity`: the driver publishes how much storage is free on which nodes."""
 
     storage_capacity: bool | None = None
 

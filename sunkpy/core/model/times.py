@@ -35,7 +35,8 @@ def parse_rfc3339(text: str) -> datetime:
 
 
 def is_of_start(told: datetime, begun: datetime, now: datetime) -> bool:
-    """True if a record of time `told` can come from the process that started at `begun`.
+    """True if a record written at `told` can come from the process that started at `begun`, and not from an earlier
+    one.
 
     Both times are from the clock of one machine, which may have been wrong; `now` is from our clock. A record from the
     future comes from a clock that was ahead. If `begun` has passed by our clock, such a record is of an earlier start.

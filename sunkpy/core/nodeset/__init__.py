@@ -1,10 +1,10 @@
-"""NodeSets: which nodes get a slurmd pod, under which name, and how a pod safely goes again.
+"""NodeSets: which nodes get a slurmd pod, under which name, and how a pod is removed safely.
 
-decide       one pass: World → Plan
+decide       one decision: World (all that was read) → Plan (the next steps)
 survey       which nodes may carry a pod, which pods may stay (rules: feasibility)
-removal      how a pod goes, and why it does not go under a running job (protection: how others are kept from it)
+removal      how a pod is removed, and why not under a running job (protection: against deletion by others)
 rollout      which outdated pods a rolling update takes next
-creation     which nodes get a pod now (naming: its name; slurmd_pod: its body)
-status       what the NodeSet says of itself
-node_side    what pod and Node tell each other
+creation     which nodes get a pod now (naming: its name; slurmd_pod: its manifest)
+status       the status of a NodeSet: numbers, conditions, Events
+node_side    what a slurmd pod shows on its Node, and a Node on its slurmd pod
 """

@@ -1,4 +1,6 @@
-"""What a NodeSet decision asks the operator to do, as plain data. `operator.execute` and `operator.create` do it."""
+"""The actions that a decision about a NodeSet asks of the operator, as plain data. `operator.execute` and
+`operator.create` carry them out.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,21 @@ from sunkpy.core.nodeset.slurmd_pod import Json
 
 
 class AddFinalizer(msgspec.Struct, frozen=True):
-    """Put a finalizer on the NodeSet, which holds it until its pods are drained and gone. So Argo CD deletes what the
-    pods need only after them.
+    """Action: put a finalizer on the NodeSet, so that the object stays until its pods are drained and gone. Argo CD
+    then deletes other objects that these pods need only after the pods.
     """
 
 
 class RemoveFinalizer(msgspec.Struct, frozen=True):
-    """Remove the finalizer, so that the deleted NodeSet can go: none of its pods is left."""
+    """Action: remove the finalizer of a NodeSet that is being deleted, so that the object can go. None of its pods is
+    left.
+    """
 
 
 class CreatePod(msgspec.Struct, frozen=True):
-    """Create the slurmd pod `body` for a node. Its name is the same each time, so doing it twice is harmless."""
+    """Action: create the slurmd pod `body` for a node. The pod has the same name in each try, so creating it twice is
+    harmless.
+    """
 
     node: str
     name: str
@@ -28,21 +34,21 @@ class CreatePod(msgspec.Struct, frozen=True):
 
 
 class MarkPending(msgspec.Struct, frozen=True):
-    """Write the removal token on a slurmd pod. The syncer then drains its Slurm node."""
+    """Action: write the removal token on a slurmd pod. The syncer then drains the pod's Slurm node."""
 
     pod: Pod
     token: Token
 
 
 class CancelPending(msgspec.Struct, frozen=True):
-    """Remove the token from a slurmd pod that need not go any more."""
+    """Action: remove the removal token from a slurmd pod that no longer has to go."""
 
     pod: Pod
 
 
 class AnnotateJobs(msgspec.Struct, frozen=True):
-    """Write on a slurmd pod which jobs the workload pods of its node have. The syncer asks Slurm whether these jobs
-    outlive the slurmd.
+    """Action: write on a slurmd pod which Slurm jobs the workload pods on its node belong to. The syncer asks Slurm
+    whether these jobs outlive the slurmd.
     """
 
     pod: Pod
@@ -50,9 +56,9 @@ class AnnotateJobs(msgspec.Struct, frozen=True):
 
 
 class DeletePod(msgspec.Struct, frozen=True):
-    """Delete exactly this slurmd pod as it was seen (uid and resourceVersion).
+    """Action: delete this slurmd pod, if it has not changed since it was read (same uid and resourceVersion).
 
-    `why` is `drained`, `replaced` (services on its node run on), `failed` (a finished pod makes room for the next try)
+    `why` is `drained`, `replaced` (services on its node go on), `failed` (a finished pod makes room for the next try)
     or `drain-timeout`.
     """
 

@@ -1,7 +1,7 @@
 """How autoscalers are asked for the nodes that a NodeSet lacks (`status.growth`): by objects that they read.
 
 Autoscalers buy nodes for pods that fit nowhere. Jobs of Slurm are no pods, and slurmd pods are made for nodes that are
-there. So something stands for each node that is wanted, with the needs of the NodeSet's template:
+there. So an object stands for the nodes that are wanted, with the needs of the NodeSet's template:
 
 * placeholders  pods that no scheduler binds, so they take nothing from a node. sunkpy gives them the condition that
                 kube-scheduler would set, because autoscalers look for pods with exactly that condition.
@@ -9,8 +9,8 @@ there. So something stands for each node that is wanted, with the needs of the N
 * requests      a ProvisioningRequest for each job that lacks several nodes: all of them come, or none. Only the Cluster
                 Autoscaler reads it.
 
-Each object stands for a node of its own. So it has an anti-affinity to others of its kind and to slurmd pods, which
-request almost nothing. It is removed as soon as a node has its slurmd pod, or no job wants the node any more. What is
+Each of these pods needs a node of its own. So it has an anti-affinity to the others and to slurmd pods, which request
+almost nothing. An object is removed as soon as its node has a slurmd pod, or no job wants the node any more. What is
 wanted is a number, so doing a step twice does no harm.
 """
 
@@ -52,7 +52,9 @@ _MOST_OF_A_REQUEST: Final = 16_384
 
 
 class Means(enum.Enum):
-    """The kinds of objects that stand for wanted nodes, each with its resource and its kind."""
+    """A kind of object by which autoscalers are asked for nodes: placeholder pod, PodTemplate, CapacityBuffer or
+    ProvisioningRequest. The value is its name in URLs and its name in objects.
+    """
 
     PLACEHOLDER = ("pods", "Pod")
     TEMPLATE = ("podtemplates", "PodTemplate")
@@ -84,13 +86,13 @@ class StandInSpec(Wire, frozen=True, kw_only=True):
 
 
 class StandInStatus(Wire, frozen=True, kw_only=True):
-    """The status of an object that stands for wanted nodes, as an autoscaler or sunkpy has written it."""
+    """The status of an object that asks autoscalers for nodes, as an autoscaler or sunkpy has written it."""
 
     conditions: tuple[Condition, ...] = ()
 
 
 class StandIn(KubeObject, frozen=True, kw_only=True):
-    """An object that stands for wanted nodes, of any of the kinds in `Means`."""
+    """An object that asks autoscalers for nodes, of any of the kinds in `Means`."""
 
     spec: StandInSpec = StandInSpec()
     status: StandInStatus = StandInStatus()
@@ -101,7 +103,9 @@ class StandIn(KubeObject, frozen=True, kw_only=True):
 
     @property
     def job(self) -> str:
-        """The job for which a ProvisioningRequest asks, as `GrowthRequest.number` names it."""
+        """The job for which a ProvisioningRequest asks for nodes, as `GrowthRequest.number` names it; empty for other
+        objects.
+        """
         return self.annotations.get(names.ANNOTATION_WANTED_BY, "")
 
     @property
@@ -116,28 +120,28 @@ Present = Mapping[Means, Sequence[StandIn]]
 
 
 class Create(msgspec.Struct, frozen=True):
-    """The step that makes this object of this kind."""
+    """Step: create this object, which asks autoscalers for nodes."""
 
     means: Means
     body: Json
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """The step that removes exactly this object."""
+    """Step: delete exactly this object, which asks autoscalers for nodes."""
 
     means: Means
     found: StandIn
 
 
 class ChangeBuffer(msgspec.Struct, frozen=True):
-    """The step that sets number and template of a CapacityBuffer."""
+    """Step: set the number of nodes and the PodTemplate of a CapacityBuffer."""
 
     found: StandIn
     spec: Json
 
 
 class SayUnschedulable(msgspec.Struct, frozen=True):
-    """The step that gives a placeholder the condition that autoscalers look for."""
+    """Step: set the condition that autoscalers look for, PodScheduled=False (Unschedulable), on a placeholder pod."""
 
     found: StandIn
 
@@ -152,7 +156,7 @@ class NodesToCome(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[GrowthRequest, ...] = ()
 
     def without(self, nodes: int) -> NodesToCome:
-        """Return the wish less `nodes`, which are there already."""
+        """Return the same wish for fewer nodes, because `nodes` of them are there already."""
         return msgspec.structs.replace(self, nodes=max(self.nodes - nodes, 0))
 
 
@@ -162,7 +166,7 @@ def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
     It is never more than `potential` and `replicas` allow, because the status may be older than the spec.
 
     Args:
-        nodeset: whose status it is. The syncer may have written it without having seen the last slurmd pods.
+        nodeset: the NodeSet. The syncer may have written its status without having seen the last slurmd pods.
         there: how many nodes it has: those with a slurmd pod that stays, and those that are about to get one.
     """
     growth = nodeset.status.growth
@@ -173,7 +177,7 @@ def wish_of(nodeset: NodeSet, *, there: int) -> NodesToCome:
 
 
 def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: datetime) -> list[AskStep]:
-    """Return the steps after which the objects that stand for nodes match the wish. Removals come first."""
+    """Return the steps after which the objects that ask autoscalers for nodes match the wish. Removals come first."""
     if nodeset.spec.growth.ask is Ask.NONE:
         wish = NodesToCome()
     whole, left = _split(nodeset, wish, present)
@@ -187,8 +191,8 @@ def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: dat
 
 
 def explain_missing(nodeset: NodeSet, present: Present) -> str:
-    """Return why nothing is asked for although nodes are wanted: the kind that `ask` names is not installed. Otherwise
-    it is empty.
+    """Return why autoscalers cannot be asked for nodes: the cluster lacks the kind of object that `spec.growth.ask`
+    names. Empty if it has that kind.
     """
     needed = {Ask.CAPACITY_BUFFER: Means.BUFFER, Ask.PROVISIONING_REQUEST: Means.REQUEST}.get(nodeset.spec.growth.ask)
     if needed is None or needed in present:
@@ -200,7 +204,9 @@ def explain_missing(nodeset: NodeSet, present: Present) -> str:
 
 
 def _order(step: AskStep) -> int:
-    """Return the place of a step: removals come first, and a template exists as long as an object refers to it."""
+    """Return the sort key of a step. Removals come before creations; a PodTemplate is created before the objects that
+    refer to it, and removed after them.
+    """
     is_template = isinstance(step, Create | Remove) and step.means is Means.TEMPLATE
     if isinstance(step, Remove):
         return 1 if is_template else 0
@@ -208,9 +214,10 @@ def _order(step: AskStep) -> int:
 
 
 def _split(nodeset: NodeSet, wish: NodesToCome, present: Present) -> tuple[dict[str, int], int]:
-    """Return the nodes of jobs that get a ProvisioningRequest, by job, and how many other nodes are wanted.
+    """Return job → how many nodes its ProvisioningRequest asks for, and how many nodes are asked for by other objects.
 
-    A request that exists stays until its job lacks nothing, although the job lacks less as its nodes come.
+    A job that lacks several nodes gets a request. The request stays until the job lacks no node, although the job lacks
+    fewer nodes as they come.
     """
     if Means.REQUEST not in present or nodeset.spec.growth.ask not in (Ask.AUTO, Ask.PROVISIONING_REQUEST):
         return {}, wish.nodes
@@ -256,7 +263,9 @@ def _buffer_steps(nodeset: NodeSet, count: int, present: Present) -> Iterator[As
 
 
 def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present, now: datetime) -> Iterator[AskStep]:
-    """Yield steps for one request per job. One that failed, or lost its nodes, is made again after a pause."""
+    """Yield the steps after which each of these jobs has one ProvisioningRequest. A request that failed, or lost its
+    nodes, is made again after a pause.
+    """
     by_job = {found.job: found for found in present.get(Means.REQUEST, ())}
     for job, found in by_job.items():
         if job not in whole:
@@ -270,14 +279,16 @@ def _request_steps(nodeset: NodeSet, whole: Mapping[str, int], present: Present,
 
 
 def ended_at(found: StandIn) -> datetime | None:
-    """Return when a ProvisioningRequest failed, or when its nodes were given back; None as long as it holds."""
+    """Return when a ProvisioningRequest failed, or when its nodes were given back; None if neither has happened."""
     over = [each for each in found.status.conditions if each.type in _ENDS and each.status == "True"]
     times = [parse_rfc3339(each.last_transition_time) for each in over if each.last_transition_time]
     return min(times, default=None)
 
 
 def pause_s(found: StandIn) -> float:
-    """Return how many seconds after its end a ProvisioningRequest is tried again; it doubles with each attempt."""
+    """Return how many seconds after its end a ProvisioningRequest is tried again; the pause doubles with each attempt,
+    up to a limit.
+    """
     return backoff_s(found.attempt, first_s=_RETRY_S, last_s=_RETRY_MOST_S)
 
 
@@ -285,8 +296,8 @@ _ENDS: Final = frozenset({"Failed", "BookingExpired", "CapacityRevoked"})
 
 
 def _template_steps(nodeset: NodeSet, present: Present, *, is_used: bool) -> Iterator[AskStep]:
-    """Yield steps for the PodTemplate that buffer and requests name. Each template has an object of its own; all go
-    when none is used.
+    """Yield steps for the PodTemplate to which a CapacityBuffer and ProvisioningRequests refer. A changed template gets
+    a new PodTemplate. If none is used, all PodTemplates are removed.
     """
     wanted = template_name(nodeset) if is_used else ""
     found = {each.metadata.name: each for each in present.get(Means.TEMPLATE, ())}
@@ -320,14 +331,14 @@ def template_name(nodeset: NodeSet) -> str:
 
 
 def placeholder(nodeset: NodeSet, name: str) -> Json:
-    """Return a placeholder: a pod that stands for one wanted node."""
+    """Return a placeholder: a pod that stands for one wanted node, and that no scheduler binds."""
     template = _template(nodeset)
     labels = {**_labels(nodeset), names.LABEL_TEMPLATE_HASH: shape_hash(nodeset)}
     return {"metadata": {**_metadata(nodeset, name), "labels": labels}, "spec": template["spec"]}
 
 
 def shape_hash(nodeset: NodeSet) -> str:
-    """Return the fingerprint of what an autoscaler sees of the template."""
+    """Return the fingerprint of what an autoscaler sees of the NodeSet's template (needs, selectors, tolerations)."""
     return fingerprint(_spec(nodeset))
 
 
@@ -340,7 +351,9 @@ def _labels(nodeset: NodeSet) -> dict[str, str]:
 
 
 def _metadata(nodeset: NodeSet, name: str) -> Json:
-    """Return an object's metadata. Its owner does not control it, because a NodeSet controls only slurmd pods."""
+    """Return the metadata of an object that asks autoscalers for nodes. The NodeSet owns the object but is not its
+    controller, because a NodeSet controls only slurmd pods.
+    """
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -350,8 +363,8 @@ def _metadata(nodeset: NodeSet, name: str) -> Json:
 
 
 def _spec(nodeset: NodeSet) -> Json:
-    """Return the part of the template that decides whether a node fits: needs, selectors, tolerations. It
-    never runs.
+    """Return a pod spec with the part of the NodeSet's template that decides whether a node fits: needs, selectors,
+    tolerations. A pod with this spec never runs.
     """
     template = nodeset.spec.template.get("spec")
     spec = template if isinstance(template, dict) else {}
@@ -384,7 +397,7 @@ def _gpu_resource(nodeset: NodeSet) -> str:
 
 
 def _apart(nodeset: NodeSet) -> Json:
-    """Return the anti-affinity that gives the pod a node of its own: no slurmd pod, and no other such pod."""
+    """Return the anti-affinity that gives a placeholder a node of its own: no slurmd pod, and no other placeholder."""
     others = [
         {"key": names.LABEL_ROLE, "operator": "In", "values": [names.ROLE_COMPUTE]},
         {"key": names.LABEL_WANTED, "operator": "Exists"},
@@ -406,7 +419,9 @@ def _items(spec: Mapping[str, object], key: str) -> list[Json]:
 
 
 class Told(KubeObject, frozen=True, kw_only=True):
-    """An Event (v1) about an object that stands for nodes: whether an autoscaler adds a node, and if not, why."""
+    """An Event (v1) about an object that asks autoscalers for nodes: whether an autoscaler adds a node, and if not,
+    why.
+    """
 
     reason: str = ""
     message: str = ""
@@ -415,7 +430,7 @@ class Told(KubeObject, frozen=True, kw_only=True):
 
     @property
     def at(self) -> str:
-        """The time of the Event, in a form that can be compared to the second."""
+        """The time of the Event as text, cut to seconds so that two times can be compared; empty if it has none."""
         return (self.last_timestamp or self.event_time or "")[:19]
 
 
@@ -426,8 +441,8 @@ never sees a placeholder.
 
 
 def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
-    """Return why no node comes, in the words of an autoscaler, or that none has said anything. It is empty if an
-    autoscaler is at work, or if it is too early to say.
+    """Return why no node comes for this object, in the words of an autoscaler, or that no autoscaler has reacted. Empty
+    if an autoscaler is at work, or if it is too early to say.
     """
     for type_, is_refused in (("Failed", "True"), ("ReadyForProvisioning", "False")):
         condition = found.condition(type_)
@@ -445,7 +460,7 @@ def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
 
 
 def describe_jobs(growth: GrowthStatus) -> str:
-    """Return the jobs that lack nodes, with their number, highest priority first: `job 12 (4), job 7 (1)`."""
+    """Return the jobs that lack nodes, with the number of nodes, highest priority first: `job 12 (4), job 7 (1)`."""
     told = [f"job {each.job} ({each.nodes})" for each in growth.requests[:5]]
     more = len(growth.requests) - len(told)
     return ", ".join(told + ([f"{more} more"] if more else []))

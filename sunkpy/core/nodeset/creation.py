@@ -12,7 +12,9 @@ from sunkpy.core.nodeset.world import World
 
 
 def count_missing(world: World, desired: int) -> int:
-    """Return how many pods to create, now or later: one for each free node, or as many as `replicas` lacks."""
+    """Return how many pods to create, now or later: one for each free node (it fits and has no pod). With `replicas`,
+    only as many as are lacking.
+    """
     free = len(world.survey.free)
     if world.nodeset.spec.replicas is None:
         return free
@@ -20,7 +22,9 @@ def count_missing(world: World, desired: int) -> int:
 
 
 def plan_creations(world: World, missing: int) -> list[CreatePod]:
-    """Plan a pod for each of the best free nodes, as many as there is room for now."""
+    """Plan one pod for each of the best free nodes, in the order of the survey: at most `missing`, and at most
+    `world.room_to_create`.
+    """
     survey = world.survey
     chosen = list(islice(survey.free, min(missing, world.room_to_create)))
     assigned = assign_names(world.nodeset, chosen, taken=survey.taken_names, reserved=survey.reserved_names)

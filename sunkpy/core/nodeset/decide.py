@@ -1,11 +1,12 @@
-"""Decide what has to be done next for one NodeSet.
+"""Decides what has to be done next for one NodeSet.
 
 Each node and its pods are judged alone (`verdict`), and the verdicts are summed up (`survey`). From the sums this
-module chooses which pods are **wanted gone**, and why. Then `removal` plans what each of them needs to go, or to stay
-if the reason has ended, and `creation` plans which nodes get a pod. Nothing is remembered between passes except what
-stands on the objects, so a pass may be lost or repeated. A pass looks only at pods that may have a step.
+module chooses which pods have to go (`wanted_gone`), and why. Then `removal` plans the next step of each of these pods,
+and lets a pod stay whose reason to go has ended. `creation` plans which nodes get a pod. One such decision is a pass.
+Between passes nothing is remembered except what stands on the Kubernetes objects, so a pass may be lost or repeated. A
+pass looks only at pods for which there may be something to do.
 
-A pod that is wanted gone is not deleted while a job runs on it: `removal` says what has to happen first.
+A pod that has to go is not deleted while a job runs on it: `removal` says what has to happen first.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from sunkpy.core.nodeset.world import WAVE, World
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The next steps for one NodeSet, what they follow from, and after how many seconds to look again without a change.
+    """The next steps for one NodeSet (`actions`), what they follow from, and after how many seconds to decide again
+    even if nothing has changed (`requeue_after_s`; None: never).
 
-    `wanted_gone` is by uid. `held` are pods that should leave their nodes, but are more than `removal_cap`. `overdue`
-    are pods whose drain takes too long. `missing`: how many pods are to be created, now or later. `is_partial`: there
-    are more steps than one pass does.
+    `wanted_gone`: uid of each pod that has to go → why. `desired`: how many pods there should be. `held`: pods that
+    should leave their nodes, but stay because more than `removal_cap` would leave at once. `overdue`: pods whose drain
+    takes too long. `missing`: how many pods are to be created, now or later. `is_partial`: there are more steps than
+    one pass does.
     """
 
     actions: Sequence[NodeSetAction]
@@ -79,7 +82,9 @@ def decide_nodeset(world: World) -> Plan:
 
 
 def _plan_teardown(world: World) -> Plan:
-    """Plan the end of a deleted NodeSet: each pod is drained first, and the finalizer goes after the last pod."""
+    """Plan the end of a NodeSet that is being deleted: each pod is removed after its Slurm node is drained, and after
+    the last pod the NodeSet's finalizer is removed.
+    """
     wanted_gone = dict.fromkeys(world.survey.pods, RemovalCause.NODESET_DELETED)
     is_held = names.FINALIZER_NODESET in world.nodeset.metadata.finalizers
     release = [RemoveFinalizer()] if is_held and not wanted_gone else []
@@ -95,12 +100,13 @@ def _plan_teardown(world: World) -> Plan:
 
 
 def _hold_mass_removal(world: World) -> tuple[list[Pod], list[Pod], int]:
-    """Return the pods that leave, those that are held back, and how many may leave without confirmation.
+    """Return the pods that leave their nodes, the pods that should leave but are held back, and the cap: how many may
+    leave at once without a person's confirmation.
 
-    These pods are on a node that no longer fits, or that has two of them. Nobody asked for their removal: a controller
-    that strips a label from every node would empty the set. So if more than the cap would leave at once, no further one
-    is marked, until fewer would or a person raises the cap. Pods whose Node object is gone cannot be saved by waiting
-    and are not counted.
+    Such a pod is on a node that no longer fits, or that has two pods of the NodeSet. A controller that strips a label
+    from every node would empty the NodeSet, although nobody asked for that. So if more pods than the cap would leave,
+    no further pod is marked for removal until fewer would leave or a person raises the cap. Pods whose Node object is
+    gone or whose machine is off are not counted, because waiting cannot save them.
     """
     survey, cap = world.survey, _removal_cap(world)
     leavers = [judged.pod for judged in sorted(survey.those(Trait.LEAVING).values(), key=_by_order)]
@@ -132,7 +138,9 @@ def annotated_cap(nodeset: NodeSet) -> int | None:
 
 
 def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> dict[str, RemovalCause]:
-    """Return why each pod has to go, by uid. Marked pods are chosen first; the mark of a busy one may move."""
+    """Return why pods have to go: uid → cause. Pods that are already marked for removal (by a token) are chosen first,
+    but a busy pod may lose its mark to an idle one.
+    """
     survey = world.survey
     may_be_replaced = not world.create_error
     gone = dict.fromkeys(survey.those(Trait.TO_VERIFY) if may_be_replaced else (), RemovalCause.VERIFICATION)
@@ -149,7 +157,9 @@ def _choose_wanted_gone(world: World, leaving: Sequence[Pod], desired: int) -> d
 
 
 def _choose_surplus(world: World, desired: int) -> list[str]:
-    """Return uids of the pods above `desired`, without those whose mark moves away."""
+    """Return uids of the pods to remove because there are more than `desired`. A busy pod that loses its removal mark
+    to an idle pod is left out; the next decision marks the idle one.
+    """
     staying = iter(world.survey.staying)
     chosen = list(islice(staying, max(len(world.survey.staying) - desired, 0)))
     moved = marks_to_move([judged for judged in chosen if judged.fits], staying, world.now)
@@ -157,12 +167,16 @@ def _choose_surplus(world: World, desired: int) -> list[str]:
 
 
 def _may_roll(world: World) -> bool:
-    """True if the roll may take pods now. A template that the apiserver refuses must not cost a single pod."""
+    """True if a rolling update may replace pods now: strategy, pause and windows allow it, and the apiserver accepts
+    pods of the current template. A template that the apiserver refuses must not cost a single pod.
+    """
     return rolls_now(world.nodeset.spec, world.now) and not world.create_error
 
 
 def _window_changes_s(world: World) -> float | None:
-    """Return the seconds until a window lets the roll begin or stops it; None without a roll or windows."""
+    """Return the seconds until a maintenance window of the rolling update opens or closes; None if no pod is outdated,
+    or if there are no windows.
+    """
     windows = world.nodeset.spec.update_strategy.rolling_update.windows
     at = next_change(windows, world.now) if len(world.survey.outdated) else None
     return (at - world.now).total_seconds() if at is not None else None

@@ -1,10 +1,10 @@
-"""Whether anything still runs on a node that was drained for its health, by an answer of the syncer that is seconds
-old.
+"""Whether anything still runs on a node that was drained because of its health, by an answer of the syncer that is
+seconds old.
 
-What a slurmd pod shows of its Slurm node may be hours old, because a syncer that is away takes nothing back. So the
-operator asks the syncer before it does something that a job would not survive, or tells somebody who does. It asks by a
-token on the pod (`sunkpy.dev/drain-asked`). A fresh receipt for that token is the answer: Slurm has said twice that the
-node is drained and that no job is on it.
+What a slurmd pod shows of its Slurm node may be hours old, because a syncer that is down withdraws nothing. So the
+operator asks the syncer before it does something that a job would not survive, or tells somebody else to do it. The
+question is a token on the pod (`sunkpy.dev/drain-asked`). The answer is a fresh copy of that token in
+`sunkpy.dev/drained`: Slurm has said twice that the node is drained and that no job is on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _DRAINED: Final = frozenset({State.DRAINED, State.REMEDY, State.VERIFY, State.PE
 
 
 def token_of_question(node: Node) -> str | None:
-    """Return the token by which the operator asks about a Node that was drained for its health; None if it was not."""
+    """Return the token by which the operator asks the syncer whether anything still runs on a Node that was drained for
+    its health. None if the Node's health record says that it was not.
+    """
     record = read_record(node)
     if record is None or record.state not in _DRAINED:
         return None
@@ -31,7 +33,9 @@ def token_of_question(node: Node) -> str | None:
 
 
 def is_answered(node: Node, pod: Pod, now: datetime) -> bool:
-    """True if the syncer has lately answered that nothing runs on this Node."""
+    """True if the Node was drained for its health, and the syncer has answered in the last 30 s that nothing runs
+    there.
+    """
     question = token_of_question(node)
     if question is None or pod.annotations.get(names.ANNOTATION_DRAINED) != question:
         return False

@@ -1,8 +1,9 @@
 """Whether a node may carry a slurmd pod of a NodeSet, and if not, which rule forbids it.
 
-The rules are those of the DaemonSet controller and the kubelet's own admission: required node affinity and node
-selector, taints, and requests against what is free; preferred affinity is ignored. One rule is ours: a node belongs to
-one NodeSet at a time.
+Most rules are those of the DaemonSet controller and the kubelet's own admission: required node affinity and node
+selector, taints, and requests against what is free; preferred affinity is ignored. sunkpy adds that a node belongs to
+one NodeSet at a time, that a node which is being emptied gets no pod, and that it must offer the GPUs that the NodeSet
+names.
 """
 
 from __future__ import annotations
@@ -61,21 +62,25 @@ _OFF_TAINT = "node.kubernetes.io/out-of-service"
 
 
 class ExclusionRule(enum.Enum):
-    """The rule by which a node cannot carry a slurmd pod: its words for one node, and for several."""
+    """A rule by which a node cannot carry a slurmd pod. Its value is the text for one node and the text for several:
+    `lacks`, `lack`.
+    """
 
     SELECTOR = ("does not match nodeSelector", "do not match nodeSelector")
     AFFINITY = ("does not match nodeAffinity", "do not match nodeAffinity")
     TAINT = ("has an untolerated taint", "have untolerated taints")
     EMPTIED = ("is being emptied", "are being emptied")
-    RELEASED = ("is left to autoscalers", "are left to autoscalers")
+    RELEASED = ("was idle and may be removed by autoscalers", "were idle and may be removed by autoscalers")
     RIVAL = ("belongs to another NodeSet", "belong to another NodeSet")
     RESOURCE = ("lacks", "lack")
 
 
 class Exclusion(msgspec.Struct, frozen=True):
-    """Why a node cannot carry a slurmd pod: `rule`, the resource as `subject`, and numbers as `detail`.
+    """Why a node cannot carry a slurmd pod. `rule`: the rule that forbids it. `subject`: the resource that is lacking.
+    `detail`: the numbers, the taint or the other NodeSet.
 
-    `may_stay`: a pod that is already there need not leave (a NoSchedule taint, or resources that other pods took).
+    `may_stay`: a pod that is already there need not leave, for example because of a NoSchedule taint or because other
+    pods took the resources.
     """
 
     rule: ExclusionRule
@@ -92,9 +97,9 @@ class Exclusion(msgspec.Struct, frozen=True):
 class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
     """What the pods of a NodeSet need from a node.
 
-    `spec` is the template, with the tolerations that people wrote; `decide_fit` adds ours. `needs` are its requests.
-    `gpu`: the node must offer at least one GPU. Otherwise a node whose device plugin or driver has not yet reported
-    would register in Slurm without its GPUs.
+    `spec` is the template, with the tolerations that people wrote; `decide_fit` adds sunkpy's own. `needs` are its
+    requests. `gpu`: if set, the node must offer at least one such GPU, because a node whose device plugin or driver has
+    not yet reported would register in Slurm without its GPUs.
     """
 
     spec: PodSpec
@@ -112,7 +117,7 @@ class NodeDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival: str | None) -> Exclusion | None:
-    """Return the first rule by which the node may not carry the pod; None if it may.
+    """Return the first rule by which the node may not carry a slurmd pod; None if it may.
 
     Args:
         node: the node in question.
@@ -133,7 +138,9 @@ def decide_fit(node: Node, asked: NodeDemand, *, occupants: Iterable[Pod], rival
 
 
 def departure(node: Node) -> str | None:
-    """Return the sign that the Node is about to be removed or stopped, whatever runs there; None if there is none."""
+    """Return in words the sign that the Node is about to be removed or stopped, whatever runs there: its deletion, a
+    taint, or what its kubelet says. None if there is no sign.
+    """
     if node.is_deleting:
         return "the Node is being deleted"
     if taint := next((taint.key for taint in node.spec.taints if taint.key in _LAST_TAINTS), ""):
@@ -143,12 +150,16 @@ def departure(node: Node) -> str | None:
 
 
 def is_lost(node: Node | None) -> bool:
-    """True if nothing runs there any more: the Node is gone, or somebody says that its machine is off."""
+    """True if nothing runs on the node any more: there is no Node object, or an `out-of-service` taint says that the
+    machine is off.
+    """
     return node is None or any(taint.key == _OFF_TAINT for taint in node.spec.taints)
 
 
 def _decide_emptied(node: Node) -> Exclusion | None:
-    """Exclude a node that is being emptied. If the evicted pod came back, `kubectl drain` would never end."""
+    """Return an exclusion if the node is being emptied: it is about to be removed, or it is cordoned and its slurmd pod
+    was evicted. None if not. If the evicted pod came back, `kubectl drain` would never end.
+    """
     why = departure(node)
     if why is not None:
         return Exclusion(ExclusionRule.EMPTIED, detail=why, may_stay=True)
@@ -158,7 +169,9 @@ def _decide_emptied(node: Node) -> Exclusion | None:
 
 
 def _decide_taints(node: Node, template: PodSpec) -> Exclusion | None:
-    """Exclude the node for the worst taint that the pod does not tolerate: NoExecute before NoSchedule."""
+    """Return an exclusion for the worst taint that the slurmd pod does not tolerate, NoExecute before NoSchedule; None
+    if it tolerates all taints.
+    """
     if not node.spec.taints:
         return None
     left = matching.untolerated(

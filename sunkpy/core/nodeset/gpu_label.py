@@ -1,9 +1,9 @@
 """What a Node's label says of its GPUs, if NVIDIA's GPU feature discovery writes it (`nvidia.com/gpu.product`).
 
 Its value is `NVIDIA-H100-80GB-HBM3`, or `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb` if all GPUs are MIG slices of one profile.
-The label `….count` is the number of this product. If a node has several products, the label names one of them, and
-changes between them. If the device plugin offers each GPU several times, the node offers more than are counted. A
-discovery that restarts removes its labels for a while.
+The label `nvidia.com/gpu.count` is the number of GPUs of this product. If a node has several products, the label names
+one of them, and changes between them. If the device plugin offers each GPU several times, the node offers more GPUs
+than that number. A discovery that restarts removes its labels for a while.
 
 Source: NVIDIA/k8s-device-plugin internal/lm/resource.go, mig-strategy.go (newGPULabelers), issue 796.
 """
@@ -16,7 +16,9 @@ from sunkpy.core.model.objects import Node
 
 
 def labelled_type(node: Node, label: str) -> str:
-    """Return the GPU type that the label says, in lower case; for MIG slices their profile. Empty without it."""
+    """Return the GPU type that the Node's label says, in lower case; for MIG slices it is their profile. Empty if the
+    Node has no such label.
+    """
     return re.sub(r".*-mig-", "", node.labels.get(label, "").lower())
 
 

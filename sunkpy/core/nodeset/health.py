@@ -1,7 +1,8 @@
 """`Ready`, `Reconciling` and `Stalled`: whether a NodeSet is as wanted, as kstatus reads it for Flux, Argo CD and helm.
 
-A roll whose pods wait for their jobs is ready: it may take days, and a program that waits for it (`helm --wait`) would
-give up and undo it. `Reconciling` and `Stalled` are there only while they are True.
+A NodeSet whose rolling update only waits for jobs is Ready: that may take days, and a program that waits for the
+NodeSet (`helm --wait`) would give up and undo the update. `Reconciling` and `Stalled` are there only while they are
+True.
 
 Source: sigs.k8s.io/cli-utils, pkg/kstatus.
 """
@@ -19,8 +20,8 @@ _STALLED: Final = frozenset({"BadSpec", "CreateFailed", "TooManyAtOnce"})
 
 
 def health(found: Mapping[str, Condition], *, waits_for_jobs: bool) -> Iterator[Condition]:
-    """Yield `Ready`, and `Reconciling` or `Stalled`, as they follow from the NodeSet's other conditions, which are
-    given by type.
+    """Yield the condition `Ready`, and if it is True `Reconciling` or `Stalled`, as they follow from the NodeSet's
+    other conditions (`found`: type → condition).
 
     `waits_for_jobs`: nothing is left to do but to wait for jobs.
     """

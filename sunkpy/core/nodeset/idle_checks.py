@@ -1,8 +1,8 @@
-"""Which idle machines are checked, by Slurm jobs that every other job preempts.
+"""Decides which idle machines are checked. A check is a Slurm job that every other job preempts.
 
 All state is in Slurm and on the slurmd pod. A running check is a job in the partition of checks whose comment names the
-pod; its result is written on that pod. So a new leader can continue, and starts no check twice. A check that was
-preempted counts as not made, and is not tried again soon.
+pod; its result is written on that pod. So when another syncer becomes leader, it can continue, and starts no check
+twice. A check that was preempted counts as not made, and is not tried again soon.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _MAY_START: Final = frozenset({"", "None", "Priority", "Resources"})
 
 
 class IdleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """When and how idle machines of a NodeSet are checked: each again after `seconds`, and at most `max_percent` of
-    them, but at least one, at once.
+    """When and how idle machines of a NodeSet are checked. `seconds`: how long after its last check a machine is
+    checked again. `max_percent`: how many of the machines are checked at once (at least one).
 
     `qos` is the QoS of the check's job, if it needs one.
     """
@@ -69,15 +69,15 @@ class IdleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         return max(1, nodes * self.max_percent // 100)
 
     def most_failures(self, nodes: int) -> int:
-        """Return the most failed checks before checks stop. More of them mean that something shared has failed, such as
-        a file server.
+        """Return how many failed checks a NodeSet with this number of nodes may have before no more checks begin. More
+        failures mean that something shared has failed, such as a file server.
         """
         return max(_FAILURES, nodes * self.max_percent // 100)
 
 
 class IdleView(msgspec.Struct, frozen=True, kw_only=True):
-    """All that `plan_idle_checks` reads. `pods` are slurmd pods by Slurm node; `rules` are those of NodeSets that may
-    begin checks now.
+    """All that `plan_idle_checks` reads. `pods`: Slurm node → its slurmd pod. `rules`: NodeSet → its rule, for the
+    NodeSets in which checks may begin now.
 
     `are_all_read`: no job is missing from `jobs`. `partition` is the partition of the checks.
     """
@@ -93,11 +93,11 @@ class IdleView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The next steps: nodes on which a check begins, check jobs to cancel, and check jobs whose result is to be read,
-    by node.
+    """The next steps for checks of idle machines. `begin`: Slurm nodes on which a check begins. `end`: check jobs to
+    cancel. `read`: Slurm nodes with check jobs whose result is to be read.
 
-    `told` are nodes that were drained for their failed check. `halted` are NodeSets in which no check begins, because
-    too many have failed.
+    `told`: Slurm nodes that have been drained for their failed check, which is now to be noted on their pods. `halted`:
+    NodeSets in which no check begins, because too many have failed.
     """
 
     begin: tuple[str, ...] = ()
@@ -125,7 +125,9 @@ def plan_idle_checks(view: IdleView) -> IdlePlan:
 
 
 def last_check(pod: Pod) -> datetime | None:
-    """Return when the pod's machine was last checked: by a check with a result, or before its slurmd first started."""
+    """Return when the pod's machine was last checked: by an idle check with a result, or when the pod was created,
+    because a machine is also checked before its slurmd starts.
+    """
     check = read_idle_check(pod)
     at = check.passed if check is not None and check.outcome is Outcome.NOT_MADE else check.at if check else ""
     times = [parse_rfc3339(each) for each in (pod.metadata.creation_timestamp, at) if each]
@@ -153,11 +155,13 @@ def make_job(pod: Pod, node: SlurmNode, *, partition: str, qos: str) -> JobSpec:
 
 
 def read_end(job: SlurmJob, pod: Pod, now: datetime) -> IdleCheck | None:
-    """Return the result of a check; None while it runs. A check that fails says so before its job ends.
+    """Return the result of the check of an idle machine, which is this job; None while the check runs. A check that
+    fails writes that into the job's comment before the job ends.
 
-    If the job ends in any other way than COMPLETED, the check has failed, so that a check which crashes its machine is
-    not repeated. Preemption, cancelling and a failed boot are exceptions: then the check was not made. A check that has
-    failed once needs a later success or a cancellation; the syncer cancels it if somebody drains the node.
+    If the job ends as COMPLETED, the check has passed. If it ends in another way, the check has failed, so that a check
+    which crashes its machine is not repeated. Preemption, cancellation and a failed boot are exceptions: then the check
+    was not made. A check that has failed once runs again in the same job. It has failed unless the second run passes or
+    the job is cancelled; the syncer cancels it if somebody drains the node.
     """
     before = read_idle_check(pod)
     check = IdleCheck(job=job.id, outcome=Outcome.NOT_MADE, at=rfc3339(now), passed=before.passed if before else "")
@@ -203,8 +207,8 @@ def refused(pod: Pod, why: str, now: datetime) -> IdleCheck:
 
 
 def record_of(pod: Pod, check: IdleCheck) -> IdleCheck:
-    """Return the record that the pod gets after the check. A failure stays until another check was made, because the
-    node may still be open.
+    """Return the record of checks that is written on the pod after this check. If the check was not made, a record of
+    an earlier failure stays, because the node may not be drained for it yet.
     """
     failed = failed_check(pod)
     if failed is None or check.outcome is not Outcome.NOT_MADE:
@@ -260,7 +264,9 @@ def _halted(view: IdleView) -> Iterator[str]:
 
 
 def _has_open_failure(view: IdleView, pod: Pod) -> bool:
-    """True if the pod's check failed lately, and nobody has mended the machine or opened the node again since."""
+    """True if the pod's check failed in the last `rule.seconds`, and the node is still drained for it or not drained
+    yet.
+    """
     rule, check = view.rules.get(_nodeset(pod)), failed_check(pod)
     if rule is None or check is None or view.now - parse_rfc3339(check.at) >= timedelta(seconds=rule.seconds):
         return False
@@ -268,7 +274,9 @@ def _has_open_failure(view: IdleView, pod: Pod) -> bool:
 
 
 def _choose(view: IdleView, under_way: Set[str], halted: Sequence[str]) -> Iterator[str]:
-    """Yield the nodes on which a check begins: due and idle ones, the longest unchecked first, as many as may run."""
+    """Yield the Slurm nodes on which a check begins: idle nodes whose check is due and that no waiting job can use, the
+    longest unchecked first, as many as each NodeSet's rule allows.
+    """
     of_nodeset = Counter(_nodeset(pod) for pod in view.pods.values())
     room = {each: 0 if each in halted else rule.most(of_nodeset[each]) for each, rule in view.rules.items()}
     for name in under_way:

@@ -2,8 +2,8 @@
 so.
 
 slurmctld gives the reason Resources to the first job of a partition that finds no free nodes, and Priority to those
-behind it (schedule in job_scheduler.c). So both count in a partition where one waits for Resources. Jobs that are held,
-or wait for a dependency, a licence or a limit, have other reasons.
+behind it (schedule in job_scheduler.c). So jobs with either reason count, if a job of the same partition has the reason
+Resources. Jobs that are held, or wait for a dependency, a licence or a limit, have other reasons.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AGAIN_S: Final = 1800.0
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs wait for nodes of a NodeSet's partitions, and how many of its nodes are drained or down."""
+    """How many jobs wait for nodes of a NodeSet's partitions, and how many nodes of the NodeSet are drained or down."""
 
     jobs: int
     partitions: frozenset[str]
@@ -44,13 +44,17 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How the NodeSet could have more nodes, in words by kind, and when that was found (monotonic seconds)."""
+    """How a NodeSet could have more nodes for waiting jobs, and when that was found (`at_s`, monotonic seconds).
+    `could_have`: kind (`drained`, `down`, `feasible`, `unfit`) → text.
+    """
 
     could_have: Mapping[str, str]
     at_s: float
 
     def is_news(self, last: WaitingReport | None) -> bool:
-        """True if there is something to report, and the last Event was about something else or is long ago."""
+        """True if the report says something, and `last`, the report of the last Event, named other kinds or is half an
+        hour old.
+        """
         if not self.could_have:
             return False
         return last is None or last.could_have.keys() != self.could_have.keys() or self.at_s - last.at_s >= AGAIN_S
@@ -62,7 +66,9 @@ def find_waiting(
     slurm_nodes: Mapping[str, SlurmNode],
     nodesets: Mapping[str, Set[str]],
 ) -> dict[str, Waiting]:
-    """Return the NodeSets for whose nodes many jobs wait. `nodesets` has the names of each NodeSet's Slurm nodes."""
+    """Return NodeSet → the jobs that wait for its nodes, for each NodeSet for whose nodes many jobs wait. `nodesets`:
+    NodeSet → the names of its Slurm nodes.
+    """
     queues, found = _queues(jobs), {}
     for nodeset, names in nodesets.items():
         served = {each.name for each in partitions if not names.isdisjoint(each.nodes)}
@@ -94,8 +100,8 @@ def _queues(jobs: Iterable[JobRow]) -> Counter[frozenset[str]]:
 
 
 def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> WaitingReport:
-    """Return the report about one NodeSet. It is empty if all nodes work and the NodeSet takes every feasible node, or
-    if the NodeSet is being deleted.
+    """Return the report for an Event on one NodeSet. It is empty if all nodes work and the NodeSet takes every feasible
+    node, or if the NodeSet is being deleted.
     """
     more = nodeset.status.number_feasible - nodeset.status.desired_number_scheduled
     texts = {

@@ -1,8 +1,8 @@
 """The lock: a taint that keeps pods of other schedulers off a Node while Slurm jobs run there.
 
-kube-scheduler knows no Slurm job: it would put its pods onto cpus and devices that Slurm has given to a job.
-The taint only keeps new pods off (NoSchedule). NoExecute would also evict workload pods, because nobody can add a
-toleration to them in time. The taint's value marks it as ours; other taints with the same key are left alone.
+kube-scheduler knows no Slurm job: it would put its pods onto cpus and devices that Slurm has given to a job. The taint
+only keeps new pods off (NoSchedule). NoExecute would also evict workload pods, because nobody can add a toleration to
+them in time. The taint's value marks it as sunkpy's; other taints with the same key are left alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ UNLOCKED = Lock()
 def with_lock(
     taints: tuple[Taint, ...], node: Node, pod: Pod | None, lock: Lock, *, has_jobs: bool
 ) -> tuple[Taint, ...]:
-    """Return the Node's taints with the lock, if it should be locked now, else without it.
+    """Return the Node's taints, with the lock (a taint that keeps other schedulers' pods away) if the Node should be
+    locked now, else without it.
 
     `has_jobs`: pods of Slurm jobs are on the Node (`jobs_of_pods`).
     """
@@ -46,14 +47,16 @@ def dry_run_note(node: Node, pod: Pod | None, lock: Lock, *, has_jobs: bool) -> 
 
 
 def is_sure(pod: Pod | None) -> bool:
-    """True if the slurmd pod says that jobs run. False also during a roll, and until its Slurm node is back."""
+    """True if the slurmd pod says that jobs run. False if it says that none run, or says nothing: during a rolling
+    update, and until its Slurm node is back.
+    """
     running = pod.condition(names.CONDITION_RUNNING) if pod is not None else None
     return running is not None and running.status == "True"
 
 
 def _is_locked(node: Node, pod: Pod | None, lock: Lock, has_jobs: bool) -> bool:
-    """True if the Node should be locked: the slurmd pod says that jobs run. While that is unknown, or pods of jobs are
-    there, the lock stays as it is.
+    """True if the Node should be locked: the slurmd pod says that jobs run. If the pod does not say, or pods of jobs
+    are there, the Node stays locked or unlocked as it is. False without a key.
     """
     if not lock.key or is_sure(pod):
         return bool(lock.key)

@@ -1,8 +1,8 @@
 """Names of slurmd pods, which are the names of Slurm nodes.
 
 `gpu-012-002` is the node whose InternalIP ends in `.12.2`: padded octets make Slurm's ranges (`gpu-012-[001-064]`) and
-tell an operator which machine it is. Where two nodes would get one name, the one that came later takes more octets.
-A name once given stays with its node: the pod carries it, and after the pod the Node's annotation remembers it.
+tell a person which machine it is. Where two nodes would get the same name, the later one takes more octets. A name once
+given stays with its node: the pod carries it, and when the pod is gone, the Node's annotation remembers it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def assign_names(
     Args:
         nodeset: gives prefix and style.
         nodes: the nodes that need a name.
-        taken: names that nobody can get: of pods of this NodeSet, of others in the Slurm cluster or the namespace.
-        reserved: names that nodes without a pod have had; only such a node gets its own again.
+        taken: names in use: of pods of this NodeSet, and of other NodeSets' pods in the Slurm cluster or the namespace.
+        reserved: names that nodes without a pod once had. Such a node gets its own name again, and no other node gets
+            it.
     """
     assigned: dict[str, str] = {}
     used: set[str] = set()
@@ -49,7 +50,9 @@ def assign_names(
 
 
 def remembered_name(nodeset: NodeSet, node: Node) -> str | None:
-    """Return the Slurm node name in the Node's annotation; None if the NodeSet's prefix has changed since."""
+    """Return the Slurm node name that the Node's annotation remembers from an earlier slurmd pod. None if there is
+    none, or if the NodeSet's prefix has changed since.
+    """
     name = node.annotations.get(names.ANNOTATION_PLACED_ON, "")
     return name if name.startswith(f"{nodeset.prefix}-") else None
 
@@ -59,7 +62,9 @@ def _by_age(node: Node) -> tuple[str, str]:
 
 
 def _candidates(nodeset: NodeSet, node: Node) -> Iterable[str]:
-    """Yield possible names of the node, the best first. The last two cannot collide."""
+    """Yield possible Slurm node names for the node, the best first. The last two end in a hash of the node's name or
+    uid, so that hardly any two nodes get the same name.
+    """
     if nodeset.spec.naming == "InternalIP" and _IPV4.fullmatch(node.internal_ip):
         octets = [octet.zfill(3) for octet in node.internal_ip.split(".")]
         for count in (2, 3, 4):

@@ -1,13 +1,14 @@
-"""How a drain from Slurm's side shows on its Node, who owns a cordon, and what is remembered when the pod is gone.
+"""How a drain that was set in Slurm shows on the Kubernetes Node, who owns a cordon, and what the Node remembers when
+its slurmd pod is gone.
 
 Four annotations of the Node hold this:
 
-* `sunkpy.dev/slurm-drain`: Slurm's drain as last reported, whatever the policy. It stays while there is no report (no
-  pod, no Slurm node, an outage), so that the next slurmd pod starts drained for the same reason.
-* `sunkpy.dev/slurm-refused`: why Slurm refuses the node's slurmd. The next slurmd may start open.
-* `sunkpy.dev/cordoned-by: slurm`: the cordon is ours, and is lifted with the drain.
-* `sunkpy.dev/drain`: the reason of the cordon. A person takes over our cordon by writing another reason: a Node cannot
-  be cordoned twice, but the text can be changed.
+* `sunkpy.dev/slurm-drain`: Slurm's drain as last reported, whatever the drain policy. It stays while there is no report
+  (no pod, no Slurm node, an outage), so that the next slurmd pod starts drained for the same reason.
+* `sunkpy.dev/slurm-refused`: why Slurm refuses the node's slurmd. The next slurmd may still start undrained.
+* `sunkpy.dev/cordoned-by: slurm`: sunkpy set the cordon, and lifts it when Slurm's drain ends.
+* `sunkpy.dev/drain`: the reason of the cordon. A person takes over sunkpy's cordon by writing another reason: a Node
+  cannot be cordoned twice, but the text can be changed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _UNTOLD: Changes = {names.ANNOTATION_SLURM_DRAIN: None, names.ANNOTATION_SLURM_R
 
 
 class DrainPolicy(enum.StrEnum):
-    """What happens to a Node when Slurm's side drains it, in addition to the condition `SlurmCordon`."""
+    """What happens to a Node when somebody other than sunkpy drains its Slurm node, in addition to the condition
+    `SlurmCordon`.
+    """
 
     CORDON = "cordon"
     CONDITION = "condition"  # nothing but the condition
@@ -42,8 +45,8 @@ class DrainPolicy(enum.StrEnum):
 
 
 class MarkLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """The drain policy, and whether one more Node may be cordoned or tainted now. A drain of all Slurm nodes cordons
-    only some Nodes.
+    """The drain policy, and whether one more Node may be cordoned or tainted now for a drain in Slurm (`has_room`). The
+    limit is there so that a drain of all Slurm nodes cordons only some Nodes.
     """
 
     policy: DrainPolicy = DrainPolicy.CORDON
@@ -54,7 +57,9 @@ AS_EVER = MarkLimit()
 
 
 class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The annotations, cordon and taint to set on a Node; None leaves them. `is_held`: the cap forbids the mark."""
+    """The annotations, cordon and taint to set on a Node; None leaves a field as it is. `is_held`: the Node is not
+    cordoned or tainted, because too many Nodes are already.
+    """
 
     annotations: Changes = {}
     unschedulable: bool | None = None
@@ -63,7 +68,9 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_node_mark(node: Node, pod: Pod | None, marking: MarkLimit) -> NodeMark:
-    """Decide how the Node shows Slurm's drain, by the condition `SlurmCordon` of its slurmd pod."""
+    """Decide which annotations, cordon and taint show Slurm's drain on the Node, by the condition `SlurmCordon` of its
+    slurmd pod. While that is unknown, cordon and taint stay as they are.
+    """
     condition = pod.condition(names.CONDITION_CORDON) if pod is not None else None
     match condition.status if condition else "Unknown":
         case "True":
@@ -90,10 +97,10 @@ def foreign_cordon(node: Node) -> str | None:
 
 
 def start_drained(node: Node) -> str | None:
-    """Return the reason with which the Node's slurmd has to register drained; None if it may register open.
+    """Return the reason with which the Node's slurmd has to register drained; None if it may register undrained.
 
-    A drain from Slurm's side keeps its reason. For a cordon or a sick Node, it is the reason that the syncer would
-    write.
+    A drain in Slurm that the Node remembers keeps its reason. For a cordon or a sick Node, the reason is the one that
+    the syncer would write for its drain.
     """
     remembered = _remembered(node)
     if remembered is not None:
@@ -106,7 +113,7 @@ def start_drained(node: Node) -> str | None:
 
 
 def is_marked(node: Node) -> bool:
-    """True if sunkpy has cordoned or tainted the Node for a drain in Slurm, so that it counts towards the cap."""
+    """True if sunkpy has cordoned or tainted the Node for a drain in Slurm. The number of such Nodes is limited."""
     return (node.spec.unschedulable and _is_ours(node)) or _has_taint(node)
 
 
@@ -137,7 +144,9 @@ def _cordon(node: Node, reason: str, told: Changes, *, has_room: bool) -> NodeMa
 
 
 def _unmark(node: Node, told: Changes) -> NodeMark:
-    """Remove sunkpy's cordon and taint of the Node, and nothing that others have set."""
+    """Return the changes that remove sunkpy's cordon and taint from the Node, and leave what others have set. `told`:
+    changes of annotations that come with these.
+    """
     if _is_wanted_by_a_person(node):
         return NodeMark(annotations={**told, names.ANNOTATION_CORDONED_BY: None}, is_tainted=False)
     if not _is_ours(node):
@@ -147,7 +156,9 @@ def _unmark(node: Node, told: Changes) -> NodeMark:
 
 
 def _keep(node: Node) -> NodeMark:
-    """Lift nothing, as Slurm's state is unknown. If a person took over our cordon or lifted it, its annotations go."""
+    """Return the changes for a Node whose Slurm state is unknown: cordon and taint stay. If a person took over sunkpy's
+    cordon or lifted it, the annotations that are no longer true are removed.
+    """
     if _is_wanted_by_a_person(node):
         return NodeMark(annotations={names.ANNOTATION_CORDONED_BY: None})
     if _is_ours(node) and not node.spec.unschedulable:
@@ -160,7 +171,7 @@ def _is_ours(node: Node) -> bool:
 
 
 def _is_wanted_by_a_person(node: Node) -> bool:
-    """True if a person took over our cordon, which shows in a reason other than the one that we wrote."""
+    """True if a person took over sunkpy's cordon: the cordon's reason on the Node is not the one that sunkpy wrote."""
     told = (names.ANNOTATION_SLURM_DRAIN, names.ANNOTATION_SLURM_REFUSED)
     wrote = next((node.annotations[key] for key in told if key in node.annotations), None)
     reads = node.annotations.get(names.ANNOTATION_DRAIN)

@@ -1,13 +1,14 @@
 """What the slurmd pod shows on its Node, and what the Node shows on the pod.
 
-Pod → Node: labels, conditions, the annotations for autoscalers (`protection`), and a cordon with
-`cordoned-by: slurm`, or a taint (`node_mark`). What changes with each job stays on the pod, because each change of a
-Node goes to every scheduler and controller there is. Node → Pod: the cordon that anybody else has set. A cordon of
-ours is never shown on the pod, so it cannot come back as a Slurm drain. A cordon of others is never lifted.
+Pod → Node: labels, conditions, the annotations for autoscalers (`protection`), and a cordon with `cordoned-by: slurm`,
+or a taint (`node_mark`). What changes with each job stays on the pod, because each change of a Node goes to every
+scheduler and controller there is. Node → Pod: the cordon that anybody else has set, and the Node's health. A cordon by
+sunkpy is never shown on the pod, so it cannot come back as a Slurm drain. A cordon by others is never lifted.
 
-When the pod is gone the labels and conditions go, but **our cordon stays**: it stands for a drain with a reason in
+When the pod is gone the labels and conditions go, but **sunkpy's cordon stays**: it stands for a drain with a reason in
 Slurm ("bad GPU"), and the machine is no better when the pod is gone. The next slurmd pod on the node reports whether
-Slurm has lifted the drain; a node that never gets one is uncordoned by a person. An unknown state lifts nothing.
+Slurm has lifted the drain; if there is none, a person has to uncordon the node. While Slurm's state is unknown, nothing
+is lifted.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from sunkpy.core.nodeset.release import decide_released
 
 
 class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes of one Node. An empty part changes nothing.
+    """The changes to write to one Node. An empty or None field changes nothing.
 
     `conditions` are to be merged by type; `gone_conditions` are types to remove. `is_held`: the Node would be cordoned
-    or tainted, if there were not too many already.
+    or tainted, if too many Nodes were not already.
     """
 
     labels: Changes = {}
@@ -62,17 +63,18 @@ class NodePatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def touches_status(self) -> bool:
-        """True if the patch needs a write of the status: conditions are a subresource."""
+        """True if the patch changes conditions, which are written through the Node's status subresource."""
         return bool(self.conditions or self.gone_conditions)
 
 
 def decide_node(
     node: Node, pod: Pod | None, marking: MarkLimit = AS_EVER, lock: Lock = UNLOCKED, *, has_jobs: bool = False
 ) -> NodePatch:
-    """Return the changes that bring labels, conditions, lock and our cordon or taint of `node` in line with its slurmd
-    pod, if it has one.
+    """Return the changes that bring a Node in line with its slurmd pod: labels, conditions, annotations, sunkpy's
+    cordon or drain taint, and the lock (a taint that keeps other schedulers' pods away from running jobs). For a Node
+    without a slurmd pod (None), sunkpy's labels and conditions go.
 
-    `has_jobs`: pods of Slurm jobs are on the Node.
+    `has_jobs`: pods of Slurm jobs are on the Node, even if its slurmd pod does not say so. The lock then stays.
     """
     mark = decide_node_mark(node, pod, marking)
     remembered = {names.ANNOTATION_PLACED_ON: pod.name} if pod is not None else {}
@@ -94,10 +96,10 @@ def decide_node(
 
 
 def decide_pod_cordon(node: Node | None, pod: Pod) -> Changes:
-    """Return the changes of the slurmd pod's annotations by which its Node asks the syncer to drain (for a cordon or
-    its health), or to lift a drain of others.
+    """Return the changes of annotations on a slurmd pod that ask the syncer to drain its Slurm node, because the Node
+    is cordoned or sick, or to lift somebody else's drain, because the Node has become well again.
 
-    A Node that cannot be seen changes nothing.
+    Without a Node object nothing changes.
     """
     if node is None:
         return {}
@@ -114,7 +116,9 @@ def _changes(present: Mapping[str, str], wanted: Changes) -> Changes:
 
 
 def _decide_emptied(node: Node, pod: Pod | None) -> Changes:
-    """Remember on a cordoned Node that its slurmd pod left by eviction; forget it with the cordon."""
+    """Return the change of the annotation by which a cordoned Node remembers that its slurmd pod was evicted. It is
+    removed when the Node is uncordoned.
+    """
     if not node.spec.unschedulable:
         return {names.ANNOTATION_EMPTIED: None}
     target = pod.condition("DisruptionTarget") if pod is not None and pod.is_deleting else None

@@ -38,7 +38,7 @@ class Ordered(Generic[T]):
             bisect.insort(self._order, (key, name))
 
     def drop(self, name: str) -> None:
-        """Remove an item, if it is there."""
+        """Remove the item of this name; do nothing if there is none."""
         found = self._items.pop(name, None)
         if found is not None and self._order is not None:
             del self._order[bisect.bisect_left(self._order, (found[0], name))]

@@ -14,12 +14,16 @@ RemovalOrder = tuple[bool, int, float, str]
 
 
 def is_available(pod: Pod) -> bool:
-    """True if the pod is Ready, which includes that it is registered in Slurm, and is not to be removed."""
+    """True if the slurmd pod is Ready (which includes that its node is registered in Slurm), is not being deleted, and
+    is not marked for removal.
+    """
     return pod.is_condition_true("Ready") and not pod.is_deleting and token_of(pod) is None
 
 
 def is_open_and_idle(pod: Pod) -> bool:
-    """True if the pod is available, its Slurm node is open, and nothing runs there. Unknown counts as False."""
+    """True if the slurmd pod is available, its Slurm node is not drained, and no job runs there. An unknown state gives
+    False.
+    """
     is_told = all(
         (told := pod.condition(type_)) is not None and told.status == "False"
         for type_ in (names.CONDITION_RUNNING, names.CONDITION_DRAIN)
@@ -28,45 +32,51 @@ def is_open_and_idle(pod: Pod) -> bool:
 
 
 def is_answered(pod: Pod) -> bool:
-    """True if the syncer has copied exactly the pod's removal token to the receipt `drained`."""
+    """True if the syncer has answered the pod's removal token by copying it to `sunkpy.dev/drained`: Slurm said that
+    nothing ran on the node. The time of the answer is not checked here.
+    """
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
     return token is not None and pod.annotations.get(names.ANNOTATION_DRAINED) == token
 
 
 def is_marked_by_roll(pod: Pod) -> bool:
-    """True if a rolling update has marked the pod: a new pod on the same Kubernetes node will replace it."""
+    """True if a rolling update has marked the pod for removal: a new pod on the same Node will replace it."""
     token = token_of(pod)
     return token is not None and token.is_rollout
 
 
 def last_words(pod: Pod) -> str:
-    """Return the last lines that slurmd's container left when it ended; empty if it has not ended, or left nothing."""
+    """Return the last three lines of the termination message of a container of the slurmd pod; empty if no container
+    has ended or left a message.
+    """
     states = (state for each in pod.status.container_statuses for state in (each.state, each.last_state))
     ends = (state.terminated.message.strip() for state in states if state.terminated is not None)
     return "; ".join(next(filter(None, ends), "").splitlines()[-_LAST_LINES:])
 
 
 def is_replaceable(pod: Pod) -> bool:
-    """True if a roll has marked the pod, and the syncer has copied exactly that token to the receipt `replaceable`:
-    what runs there outlives its slurmd.
+    """True if a rolling update has marked the pod for removal, and the syncer has answered by copying the token to
+    `sunkpy.dev/replaceable`: what runs on the node survives a change of slurmd.
     """
     token = pod.annotations.get(names.ANNOTATION_PENDING_DELETION)
     return is_marked_by_roll(pod) and pod.annotations.get(names.ANNOTATION_REPLACEABLE) == token
 
 
 def is_updated(pod: Pod, wanted_hash: str) -> bool:
-    """True if the pod was made from the current template, whatever the node offered then."""
+    """True if the pod was made from the current template, even if its node offers something else to Slurm now."""
     return pod.labels.get(names.LABEL_TEMPLATE_HASH) == wanted_hash
 
 
 def is_on_the_way(pod: Pod, *, is_current: bool) -> bool:
-    """True if a roll is at work on the pod: an old pod is being deleted, or a new one is not available yet."""
+    """True if a rolling update is at work on the pod: an old pod (not `is_current`) that is being deleted, or a new pod
+    that is not available yet.
+    """
     return not is_available(pod) if is_current else pod.is_deleting
 
 
 def is_stranded(pod: Pod, node: Node | None) -> bool:
-    """True if the pod is not available and no roll can change that: the kubelet is gone, or somebody holds the node in
-    Slurm.
+    """True if the slurmd pod is not available and no rolling update can change that: its Node is gone or not Ready, or
+    somebody has drained the Slurm node or set it down.
 
     A node that Slurm rejects as invalid does not count: that may be the fault of the template.
     """
@@ -78,12 +88,16 @@ def is_stranded(pod: Pod, node: Node | None) -> bool:
 
 
 def is_free(order: RemovalOrder) -> bool:
-    """True if no job has to end before the pod with this order goes: it is not marked, and idle or not ready."""
+    """True if the pod with this order (from `removal_order`) is not marked for removal, and is idle or not Ready, so
+    that no job has to end before it goes.
+    """
     return order[0] and order[1] <= _IDLE
 
 
 def removal_order(pod: Pod) -> RemovalOrder:
-    """Return the sort key by which pods are removed: marked pods first, then by `_rank`, then the newest."""
+    """Return the sort key by which pods are removed: first pods that are marked for removal or being deleted, then by
+    what runs on them (`_rank`), then the newest.
+    """
     created = pod.metadata.creation_timestamp
     age = parse_rfc3339(created).timestamp() if created else float("inf")
     return (not pod.is_deleting and token_of(pod) is None, _rank(pod), -age, pod.name)

@@ -1,13 +1,13 @@
 """The nodes that NodeSets may get later. Slurm has a record of each, in state FUTURE, under a name that no pod has.
 
-Slurm 24.11 refuses a job for more nodes than it knows, and both releases refuse one for GPUs, memory or features that
-no node has. With such records the job waits. Nothing runs on such a node, and neither `sinfo` nor another answer shows
-it.
+Slurm 24.11 refuses a job for more nodes than it knows. Both 24.11 and 26.05 refuse a job for GPUs, memory or features
+that no node has. With such records the job waits. Nothing runs on such a node, and neither `sinfo` nor another answer
+shows it.
 
 The program keep_potential in slurmctld's pod reads the records as text: a line for each NodeSet, with the number of
-records, the beginning of their names, and what each offers. Another offer is another name, so that new records are
-there before the old ones go. A NodeSet whose line says 0 stays in the text, because the line remembers what its nodes
-offered.
+records, the beginning of their names, and what each offers. If the offer changes, the names change, too, so that new
+records are there before the old ones go. A NodeSet whose line says 0 stays in the text, because the line remembers what
+its nodes offered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _SOCKETS: Final = re.compile(r"\([^)]*\)")
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of one NodeSet's possible nodes. `offer`: what each node offers, in words of slurm.conf(5).
+    """Slurm's records (state FUTURE) of nodes that one NodeSet may get later. `offer`: what each node offers, in words
+    of slurm.conf(5).
 
     `topology`: the place of each node, as Slurm 26.05 takes it. Slurm uses a node outside of the tree for no job of
     several nodes.
@@ -45,7 +46,9 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """The line about this NodeSet: `90 gpu_potential_1f3c5a CPUs=96 … Feature=gpu Topology=tree:all:unknown`."""
+        """The line that tells slurmctld's pod about this NodeSet: `90 gpu_potential_1f3c5a CPUs=96 … Feature=gpu
+        Topology=tree:all:unknown`.
+        """
         words = f"{self.offer}{_TOPOLOGY}{self.topology}" if self.topology else self.offer
         digest = hashlib.sha256(words.encode()).hexdigest()[:6]
         return f"{self.count} {self.nodeset}{RECORD_MARK}{digest} {words}"
@@ -61,8 +64,9 @@ class Has(msgspec.Struct, frozen=True, kw_only=True):
 def find_potential(
     nodesets: Iterable[NodeSet], has: Mapping[str, Has], last: Mapping[str, str], *, topology: str = ""
 ) -> list[Records]:
-    """Return the records that should exist. `last`: NodeSet → what a node of it offered when that was last known.
-    `topology` is the place of a node whose place nobody knows.
+    """Return the records of possible nodes (state FUTURE) that Slurm should have. `has`: NodeSet → its nodes. `last`:
+    NodeSet → what one of its nodes offered when that was last known. `topology`: the place for nodes whose place nobody
+    knows.
 
     A NodeSet has no records if nobody knows what its nodes would offer: `why_none` says so.
     """
@@ -78,7 +82,9 @@ def find_potential(
 
 
 def why_none(nodeset: NodeSet, records: Iterable[Records]) -> str:
-    """Return why a NodeSet that wants records has none; empty if it has some, or wants none."""
+    """Return why a NodeSet that may grow has no records of possible nodes in Slurm; empty if it has some, or needs
+    none.
+    """
     if nodeset.is_deleting or not most_nodes(nodeset) or any(each.nodeset == nodeset.name for each in records):
         return ""
     return (
@@ -88,18 +94,20 @@ def why_none(nodeset: NodeSet, records: Iterable[Records]) -> str:
 
 
 def most_nodes(nodeset: NodeSet) -> int:
-    """Return the most nodes that the NodeSet may ever have."""
+    """Return up to how many nodes the NodeSet may grow: `spec.growth.potential`, or `replicas` if that is less. 0 if it
+    is not to grow.
+    """
     potential, replicas = nodeset.spec.growth.potential, nodeset.spec.replicas
     return potential if replicas is None else min(potential, replicas)
 
 
 def write(records: Iterable[Records]) -> str:
-    """Return the records as the text that slurmctld's pod reads."""
+    """Return the records of possible nodes as the text that slurmctld's pod reads."""
     return "".join(f"{each.line}\n" for each in records)
 
 
 def read_offers(text: str) -> dict[str, str]:
-    """Return what the nodes of each NodeSet offered, from a text that was written earlier."""
+    """Return NodeSet → what its nodes offered, from a text that `write` made earlier."""
     lines = (line.split(" ", 2) for line in text.splitlines())
     offers = {words[1].partition(RECORD_MARK)[0]: words[2] for words in lines if len(words) == 3}
     return {nodeset: words.partition(_TOPOLOGY)[0] for nodeset, words in offers.items()}
@@ -109,10 +117,11 @@ def read_offers(text: str) -> dict[str, str]:
 
 
 def _offer(nodeset: NodeSet, nodes: Iterable[SlurmNode], last: str) -> str:
-    """Return what `spec.growth.shape` says, else what most nodes of the NodeSet offer; empty without either.
+    """Return what a new node of the NodeSet would offer to Slurm: what `spec.growth.shape` says, else what most of its
+    nodes offer; empty without either.
 
-    Machines of one kind differ by a few MiB. The last offer stays while a node has it and it is as good as that of
-    most. So not each node that comes or goes renames all records.
+    Machines of one kind differ by a few MiB. The last known offer stays while a node still has it and it is nearly the
+    same as that of most nodes. So all records are not renamed each time that a node comes or goes.
     """
     own = (nodeset.name, *nodeset.spec.features)
     if (shape := nodeset.spec.growth.shape) is not None:

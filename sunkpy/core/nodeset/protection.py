@@ -3,12 +3,13 @@ pods.
 
 Each NodeSet has a disruption budget that never allows an eviction, for all its pods except those labelled
 `sunkpy.dev/evictable`. A pod gets the label while its node is cordoned and Slurm says that the node drains and runs
-nothing. So `kubectl drain` works as people expect: it cordons, the cordon drains the Slurm node, and the drain's
-retries succeed as soon as the last job has ended.
+nothing. So `kubectl drain` works as people expect: it cordons, the cordon drains the Slurm node, and the retries of
+`kubectl drain` succeed as soon as the last job has ended.
 
 Autoscalers choose Nodes by what their pods request, and a slurmd pod requests almost nothing. So the Node carries
-annotations by which autoscalers leave it alone, as long as jobs run there or could start. One for each job would be too
-late, because a job starts faster than it is seen, and each change of a Node goes to every controller there is.
+annotations by which autoscalers leave it alone, as long as jobs run there or could start. To set them when a job starts
+would be too late, because a job starts faster than sunkpy sees it, and each change of a Node goes to every controller
+there is.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def build_budget(nodeset: NodeSet) -> Json:
 
 
 def decide_evictable(node: Node | None, pod: Pod) -> Changes:
-    """Return the change of the pod's label `sunkpy.dev/evictable`. A Node that is about to be removed counts as
-    cordoned.
+    """Return the change of the slurmd pod's label `sunkpy.dev/evictable`, which allows its eviction: the pod has it
+    while its Node is cordoned or about to be removed, and Slurm says that the node is drained and runs nothing.
 
-    A Node that cannot be seen, or a state that is not known, protects the pod.
+    A Node that cannot be seen, or a state that is not known, gives no label.
     """
     is_closed = node is not None and (node.spec.unschedulable or departure(node) is not None)
     wanted = "true" if is_closed and is_emptied(pod) else None
@@ -62,17 +63,17 @@ def decide_evictable(node: Node | None, pod: Pod) -> Changes:
 
 
 def decide_autoscaler_marks(node: Node, pod: Pod | None, *, has_jobs: bool) -> Changes:
-    """Return changes of the annotations by which autoscalers leave the Node alone, and of the note that says which of
-    them sunkpy has set.
+    """Return changes of the annotations by which autoscalers leave the Node alone, and of the annotation that lists
+    which of them sunkpy has set. The Node has them while jobs run there or could start.
 
-    The Cluster Autoscaler reads its own on the Node (`HasNoScaleDownAnnotation` of its `eligibility.go`), Karpenter on
-    Node and pod (`ValidateNodeDisruptable` of its `statenode.go`); both take `true` alone. An annotation that somebody
-    else has set, whatever its value, is neither changed nor removed.
+    The Cluster Autoscaler reads its annotation on the Node (`HasNoScaleDownAnnotation` of its `eligibility.go`),
+    Karpenter on Node and pod (`ValidateNodeDisruptable` of its `statenode.go`); both accept only the value `true`. An
+    annotation that somebody else has set, whatever its value, is neither changed nor removed.
 
     Args:
         node: the Node as it is.
         pod: its slurmd pod.
-        has_jobs: pods of Slurm jobs are there, perhaps while a roll replaces the slurmd pod.
+        has_jobs: pods of Slurm jobs are there, perhaps while a rolling update replaces the slurmd pod.
     """
     noted = node.annotations.get(names.ANNOTATION_KEPT, "").split(",")
     ours = [key for key in names.AUTOSCALER_MARKS if key in noted and node.annotations.get(key) == "true"]

@@ -1,8 +1,9 @@
 """How idle nodes are left to autoscalers: drained in Slurm, then without a slurmd pod until jobs want nodes.
 
-No autoscaler takes a node with a slurmd pod by itself: the pod is pinned to its node, so the Cluster Autoscaler finds
-no other place for it, and its disruption budget allows no eviction. So the pod goes first, against a receipt as always.
-Then the Node is empty, and the plainest rule of each autoscaler removes it.
+No autoscaler removes a node that has a slurmd pod: the pod is pinned to its node, so the Cluster Autoscaler finds no
+other place for it, and its disruption budget allows no eviction. So the pod is deleted first, like any slurmd pod only
+after the syncer has answered that the node is idle. Then the Node is empty, and the simplest rule of each autoscaler
+removes it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _KNOWN_FOR: Final = timedelta(minutes=5)
 
 
 def choose_idle(world: World, gone: Collection[str]) -> list[str]:
-    """Return uids of the pods whose nodes are left to autoscalers; none while a job wants nodes. Pods that are `gone`,
-    or on which a job has run since they were marked, are left out.
+    """Return uids of the pods to remove so that autoscalers can remove their idle nodes; none while a job wants nodes.
+    Pods in `gone`, which go for another reason, are left out, and so are marked pods on which a job runs again.
     """
     nodeset, survey = world.nodeset, world.survey
     if not nodeset.spec.releases or not _is_spare(nodeset.status.growth, world.now):
@@ -38,9 +39,9 @@ def choose_idle(world: World, gone: Collection[str]) -> list[str]:
 
 
 def _is_spare(growth: GrowthStatus | None, now: datetime) -> bool:
-    """True if the syncer has lately read that no job wants nodes or waits for the idle ones.
+    """True if the syncer reported in the last five minutes that no job wants more nodes or waits for the idle ones.
 
-    A time in the future comes from a clock that is ahead. It does not show how old the value is.
+    A report time far in the future comes from a clock that is ahead, and does not show how old the report is: False.
     """
     if growth is None or not growth.seen:
         return False
@@ -53,7 +54,10 @@ def _is_released(judged: PodVerdict) -> bool:
 
 
 def decide_released(pod: Pod | None) -> Changes:
-    """Return the change of the Node's annotation that names the NodeSet which left the Node to autoscalers."""
+    """Return the change of the Node's annotation that says which NodeSet has left the Node to autoscalers. It is set
+    while the slurmd pod is being removed because its node is idle, and removed with any other pod; without a pod it
+    stays.
+    """
     if pod is None:
         return {}
     token = token_of(pod)
@@ -63,7 +67,9 @@ def decide_released(pod: Pod | None) -> Changes:
 
 
 def released_nodes(nodeset: NodeSet, nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes that the NodeSet has left to autoscalers and that it can use again."""
+    """Return the nodes that the NodeSet has left to autoscalers and can use again: they are Ready, not cordoned, and
+    not about to be removed.
+    """
     return [
         node
         for node in nodes

@@ -1,21 +1,22 @@
-"""How a slurmd pod goes, and why it does not go under a running job.
+"""How a slurmd pod is removed, and why it is not removed under a running job.
 
-The operator writes a token on the pod (`sunkpy.dev/pending-deletion: <time>/<cause>`). The syncer drains the Slurm node
-and, when Slurm has said "drained and idle" twice, copies the token to `sunkpy.dev/drained`, with the time of that
-answer in `sunkpy.dev/drained-at`. A pod is deleted only if these two tokens are equal and the time is recent, and not
-while its condition `SlurmRunning` is True (`_live_step`). Removing the token cancels the removal. A later token
-differs, so an old answer never counts for a new token. The delete itself names uid and resourceVersion, so it fails if
-the pod has changed since.
+The operator writes a token on the pod (`sunkpy.dev/pending-deletion: <time>/<cause>`): the pod is now marked. The
+syncer drains the Slurm node and, when Slurm has said "drained and idle" twice, copies the token to
+`sunkpy.dev/drained`, with the time of that answer in `sunkpy.dev/drained-at`. This copy is the receipt. A pod is
+deleted only if token and receipt are equal and the time is recent, and not while its condition `SlurmRunning` is True
+(`_live_step`). Removing the token cancels the removal. A later token differs, so an old receipt never counts for a new
+token. The delete itself names uid and resourceVersion, so it fails if the pod has changed since.
 
-One cause is answered sooner: a roll replaces the pod by one of the same Slurm node, and services may outlive the slurmd
-in between. Then the syncer copies the token to `sunkpy.dev/replaceable`, which counts for rolls only
-(`core.mirror.services`, `rollout.choose_replaceable`). For that the operator writes the jobs of the node on the pod.
+One cause is answered sooner. A rolling update replaces the pod by one of the same Slurm node, and services (jobs
+without a process on the node) survive until the next slurmd is there. If only services run, the syncer copies the token
+to `sunkpy.dev/replaceable`, which counts for rolling updates only (`core.mirror.services`,
+`rollout.choose_replaceable`). To let the syncer check that, the operator writes the jobs of the node on the pod.
 
-So a marked pod that stays waits for its jobs, for the syncer's answer, or for both: compare the two annotations. The
-only way around is `drainTimeoutPolicy: Force`, which a person has to set.
+So a marked pod that stays waits for its jobs, for the syncer's receipt, or for both: compare the two annotations. Only
+`drainTimeoutPolicy: Force`, which a person has to set, deletes a running pod without a receipt.
 
 A finished pod (Failed, Succeeded) runs nothing and is deleted without being drained: at once, or, when pods on its node
-fail one after the other, after a pause that grows with each.
+fail one after the other, after a pause that grows with each failure.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ _FAILED_PAUSE_MAX_S = 300.0
 
 
 class RemovalCause(enum.StrEnum):
-    """Why a slurmd pod has to go. It is part of the token, so people read it in Slurm's drain reason."""
+    """Why a slurmd pod has to be removed. The cause is part of the removal token on the pod, and people read it in the
+    drain reason of the Slurm node.
+    """
 
     SCALE_DOWN = "scale-down"
     ROLLOUT = CAUSE_ROLLOUT
@@ -62,7 +65,9 @@ class RemovalCause(enum.StrEnum):
 
 
 def leaves(pod: Pod) -> bool:
-    """True if the pod is marked to go for good. After a roll or a check of the machine, its node gets another pod."""
+    """True if the pod is marked for removal (by a token) and no other pod is to follow it on its node. False for a
+    rolling update or a check of the machine, after which the node gets another pod.
+    """
     token = token_of(pod)
     return token is not None and not token.is_rollout and token.cause != RemovalCause.VERIFICATION
 
@@ -70,10 +75,11 @@ def leaves(pod: Pod) -> bool:
 def plan_removals(
     world: World, wanted_gone: Mapping[str, RemovalCause], replaceable: Collection[str] = ()
 ) -> list[RemovalStep]:
-    """Return the steps of pods that are to go, or no longer to go: a wave, and one more if there are more.
+    """Return the next steps for pods that have to go or no longer have to: at most `WAVE` steps (250), and one more to
+    show that there are more.
 
-    Steps that keep a pod or delete one come before steps that begin another removal. `replaceable` are uids of pods
-    that a roll may replace under running services.
+    Steps that keep a pod or delete one come before steps that begin another removal. `wanted_gone`: uid → why the pod
+    has to go. `replaceable`: uids of pods that a rolling update may replace under running services.
     """
     steps = (
         DeletePod(pod, "replaced") if pod.uid in replaceable else _next_step(world, pod, wanted_gone.get(pod.uid))
@@ -83,7 +89,9 @@ def plan_removals(
 
 
 def _in_question(world: World, wanted_gone: Mapping[str, RemovalCause]) -> Iterator[Pod]:
-    """Yield the pods that may have a step. A marked pod has none until the syncer answers."""
+    """Yield the pods for which there may be a step. A pod that is marked for removal and still has to go is left out
+    until the syncer answers, unless the NodeSet has a drain timeout.
+    """
     survey = world.survey
     marked, finished = survey.those(Trait.MARKED), survey.those(Trait.FINISHED)
     called_off = marked.keys() - wanted_gone.keys()
@@ -101,14 +109,19 @@ def _next_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
 
 
 def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
-    """Delete a finished pod. If it is only in the way of its successor, it waits out the pause first."""
+    """Return the step that deletes a finished pod. If it has no `cause` to go and only blocks the next pod on its node,
+    return None until the pause after its failure is over.
+    """
     if cause is not None or _pause_left_s(world, pod) <= 0:
         return DeletePod(pod, "failed")
     return None
 
 
 def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
-    """Mark the pod, and delete it when the syncer has answered *and* it reports no job. Only `Force` overrides that."""
+    """Return the next step for a live pod; None if it has to wait. With a `cause`: mark it for removal, and delete it
+    when the syncer has answered *and* the pod reports no job. After the drain timeout, `Force` deletes it anyway. While
+    it waits in a rolling update, its jobs are noted on it. Without a cause: remove its mark.
+    """
     token = token_of(pod)
     if cause is None:
         return CancelPending(pod) if token is not None else None
@@ -130,12 +143,12 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
 
 
 def marks_to_move(marked: Sequence[PodVerdict], next_ones: Iterable[PodVerdict], now: datetime) -> Set[str]:
-    """Return uids of busy pods that lose their mark, so that idle pods get it.
+    """Return uids of busy pods that lose their mark for removal, so that idle pods are marked in their place.
 
     Args:
         marked: pods that are to go, most wanted first.
-        next_ones: pods that would be taken after them, most wanted first.
-        now: the time of the pass.
+        next_ones: pods that would be taken after these, most wanted first.
+        now: the time of the decision.
     """
     free = list(islice(takewhile(lambda judged: is_free(judged.order), next_ones), len(marked)))
     busy = [judged.pod.uid for judged in marked if _mark_left_s(judged, now) <= 0] if free else []
@@ -143,15 +156,17 @@ def marks_to_move(marked: Sequence[PodVerdict], next_ones: Iterable[PodVerdict],
 
 
 def _mark_left_s(judged: PodVerdict, now: datetime) -> float:
-    """Return how many seconds the pod's mark still has to stay. It is infinite if to move it gains nothing: the pod is
-    idle or unready.
+    """Return how many seconds a pod's removal mark still has to stay before it may move to another pod. Infinite if the
+    pod has no mark, or if moving it gains nothing because the pod runs no job or is not Ready.
     """
     token = token_of(judged.pod) if Trait.RUNS in judged.traits and Trait.STAYING_UNREADY not in judged.traits else None
     return inf if token is None else MARK_HELD_S - (now - token.since).total_seconds()
 
 
 def _mark_waits_s(world: World) -> Iterator[float]:
-    """Yield the seconds until marks of busy pods may move, if an idle pod waits for one."""
+    """Yield for each marked pod the seconds until its removal mark may move to another pod (infinite: it does not
+    move). Yield nothing if no idle pod could take a mark.
+    """
     survey = world.survey
     orders = (survey.outdated,) if world.nodeset.spec.replicas is None else (survey.outdated, survey.staying)
     next_ones = (next((judged for judged in order if judged.order[0]), None) for order in orders)
@@ -160,22 +175,25 @@ def _mark_waits_s(world: World) -> Iterator[float]:
 
 
 def is_cleared(pod: Pod, now: datetime) -> bool:
-    """True if the syncer has lately answered exactly the token that is on the pod: nothing runs there any more.
+    """True if the syncer has lately answered exactly the removal token that is on the pod: nothing runs on its node any
+    more.
 
-    Whoever drained the node may open it again, and a syncer that is away takes no receipt back. So an old receipt does
-    not count.
+    An answer older than `RECEIPT_HOLDS_S` does not count: somebody may have opened the node again since, and a syncer
+    that is down does not withdraw its answer.
     """
     return is_answered(pod) and has_fresh_receipt(pod, now)
 
 
 def has_fresh_receipt(pod: Pod, now: datetime) -> bool:
-    """True if the pod's receipt `drained`, for any token, is at most `RECEIPT_HOLDS_S` old."""
+    """True if the syncer's last answer that nothing runs on the pod's node (`sunkpy.dev/drained-at`) is less than
+    `RECEIPT_HOLDS_S` old. Any question counts, not only the pod's removal.
+    """
     return _is_fresh(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""), now)
 
 
 def may_be_replaced(pod: Pod, now: datetime) -> bool:
-    """True if the syncer has lately answered that only services run on the pod's node. They survive if the next slurmd
-    comes soon. Only a roll may use this.
+    """True if the syncer has lately answered that only services run on the pod's node: jobs that survive if the next
+    slurmd comes soon. Only a rolling update may delete a pod because of this answer.
     """
     return is_replaceable(pod) and _is_fresh(pod.annotations.get(names.ANNOTATION_REPLACEABLE_AT, ""), now)
 
@@ -197,7 +215,9 @@ def _timeout_left_s(world: World, pod: Pod) -> float | None:
 
 
 def find_overdue(world: World, wanted_gone: Mapping[str, RemovalCause]) -> list[Pod]:
-    """Return the pods whose drain takes longer than `drainTimeoutSeconds`."""
+    """Return the pods that have to go and whose drain takes longer than `drainTimeoutSeconds`; none without that
+    setting.
+    """
     if world.nodeset.spec.drain_timeout_seconds is None:
         return []
     marked = world.survey.those(Trait.MARKED)
@@ -210,7 +230,9 @@ def _is_overdue(world: World, pod: Pod) -> bool:
 
 
 def _pause_left_s(world: World, pod: Pod) -> float:
-    """Return the seconds until a failed pod is replaced: 1, 2, 4 … 300 s after its creation, by failures in a row."""
+    """Return the seconds until a failed pod may be replaced (0 or less: now). The pause counts from the pod's creation,
+    and grows with the failures in a row on its node: 1, 2, 4 … 300 s.
+    """
     count = world.failures.get(node_of(pod), 0)
     pause_s = 0.0 if count == 0 else backoff_s(count - 1, first_s=1.0, last_s=_FAILED_PAUSE_MAX_S)
     created = pod.metadata.creation_timestamp
@@ -219,7 +241,9 @@ def _pause_left_s(world: World, pod: Pod) -> float:
 
 
 def next_look_s(world: World) -> float | None:
-    """Return the seconds until the decision may change without an event; None if it will not."""
+    """Return the seconds until the decision may change only because time passes, for example when a drain timeout or a
+    pause ends; None if there is no such time.
+    """
     finished = world.survey.those(Trait.FINISHED)
     timed = world.survey.those(Trait.MARKED) if world.nodeset.spec.drain_timeout_seconds is not None else {}
     waits = [left_s for judged in timed.values() if (left_s := _timeout_left_s(world, judged.pod)) is not None]

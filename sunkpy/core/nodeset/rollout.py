@@ -1,19 +1,21 @@
 """Which outdated pods a rolling update takes next.
 
 Two limits hold at once. *Availability*: an available pod is taken only while fewer than `maxUnavailable` pods are
-unavailable. *Reach*: at most `maxUnavailable` pods are under way (marked, going, or new and not yet available),
-whatever state they were in before. So during an outage of Slurm, when every pod is unavailable, the roll does not mark
-the whole set. Until a pod of the new template has become available, the reach is a fifth of that, so that a bad
-template stops there.
+unavailable. *Reach*: at most `maxUnavailable` pods are under way (marked for removal, being deleted, or new and not yet
+available), whatever state they were in before. So during an outage of Slurm, when every pod is unavailable, the update
+does not mark all pods. Until a pod of the new template has become available, only a fifth of `maxUnavailable` may be
+under way, so that a bad template stops there.
 
 Idle pods go first, at any time: a mark that has stood on a busy pod for `removal.MARK_HELD_S` moves to a pod that has
 become idle. So long jobs hold back only the pods that they run on.
 
 A pod that *cannot* move (`is_stranded`: its machine is dead, or somebody holds it DOWN in Slurm) would use up both
-limits for ever. So up to a fifth of the set, and at least one, are not counted; if there are more, the others count.
+limits for ever. So up to a fifth of all pods, and at least one, are left out of both limits if they cannot move; any
+more of them count.
 
-Services outlive their slurmd, but not for ever: if no slurmd is back within `SlurmdTimeout`, they lose their node. So
-as long as the new template has no available pod, only one pod with services is replaced, and the next one waits for it.
+Services (jobs without a process on the node) outlive their slurmd, but not for ever: if no slurmd is back within
+`SlurmdTimeout`, they lose their node. So as long as the new template has no available pod, only one pod with services
+is replaced, and the next one waits until that pod's successor is available.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _UNPROVEN = 5
 
 
 def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
-    """Return `maxUnavailable` in pods. Percentages are rounded up, and it is at least one, as for DaemonSets."""
+    """Return how many pods `maxUnavailable` allows to be unavailable. A percentage of `total` is rounded up, and the
+    result is at least one, as for DaemonSets.
+    """
     limit = strategy.rolling_update.max_unavailable
     if isinstance(limit, str):
         percent = int(limit.removesuffix("%") or 0)
@@ -47,17 +51,18 @@ def max_unavailable(strategy: UpdateStrategy, total: int) -> int:
 def choose_for_rollout(
     survey: Survey, gone: Collection[str], *, total: int, limit: int, now: datetime
 ) -> Sequence[str]:
-    """Return uids of the pods that the roll wants to replace: those that it has already marked, and the next ones
-    within `limit`.
+    """Return uids of the pods that the rolling update wants to replace: those that it has already marked for removal,
+    and the next ones within `limit`.
 
-    A mark that moves is only removed here. The next pass then has one pod fewer under way, and marks the idle one.
+    If a mark is to move from a busy pod to an idle one, this call only leaves the busy pod out. The next decision then
+    has one pod fewer under way, and chooses the idle pod.
 
     Args:
         survey: all nodes and pods.
-        gone: uids of pods that go anyway.
+        gone: uids of pods that go for another reason.
         total: how many pods there should be; one that is missing counts as unavailable and as under way.
         limit: `maxUnavailable` in pods.
-        now: the time of the pass.
+        now: the time of the decision.
     """
     if not len(survey.outdated):
         return []
@@ -81,7 +86,8 @@ def choose_for_rollout(
 
 
 def choose_replaceable(world: World, wanted_gone: Mapping[str, RemovalCause]) -> frozenset[str]:
-    """Return uids of the pods that the roll takes now although services run on their nodes.
+    """Return uids of the pods that the rolling update may delete now although services (jobs that survive a change of
+    slurmd) run on their nodes.
 
     It is empty if `replicas` is set, because the next pod might be made on another node.
     """
@@ -99,24 +105,32 @@ def choose_replaceable(world: World, wanted_gone: Mapping[str, RemovalCause]) ->
 
 
 def _soonest_lost(pod: Pod) -> tuple[bool, str]:
-    """Sort pods that are not Ready first: there Slurm already counts down to the end of the services."""
+    """Return the sort key by which pods with services on their nodes are replaced. Pods that are not Ready come first:
+    without a slurmd, Slurm soon gives up the node with its services.
+    """
     return (pod.is_condition_true("Ready"), pod.uid)
 
 
 def _is_one_under_way(survey: Survey) -> bool:
-    """True if some pod is going, to be made, or starting. Pods that cannot move are left out."""
+    """True if a pod of the NodeSet is being replaced, is not available yet, or has still to be created. Pods that no
+    rolling update can move (`is_stranded`) are left out.
+    """
     stranded = sum(Trait.ON_THE_WAY in judged.traits for judged in survey.those(Trait.STRANDED).values())
     return len(survey.free) > 0 or survey.counts[Trait.ON_THE_WAY] > stranded
 
 
 def _not_counted(survey: Survey, total: int) -> frozenset[str]:
-    """Return uids of the pods that cannot move and are not counted. Those that the roll has marked stay marked."""
+    """Return uids of the pods that no rolling update can move (`is_stranded`) and that its limits leave out: at most a
+    fifth of `total`, rounded up, or one.
+    """
     stranded = sorted(survey.those(Trait.STRANDED).values(), key=lambda judged: judged.pod.name)
     return frozenset(judged.pod.uid for judged in stranded[: max(1, -(-total // 5))])
 
 
 def _marked_by_roll(survey: Survey) -> Iterator[Pod]:
-    """Yield the pods that the roll has marked. They come first among the outdated ones, so no others are read."""
+    """Yield the pods that the rolling update has marked for removal. Marked pods come first in `survey.outdated`, so
+    the search ends at the first unmarked pod.
+    """
     for pod in (judged.pod for judged in survey.outdated):
         token = token_of(pod)
         if token is None and not pod.is_deleting:
@@ -126,7 +140,9 @@ def _marked_by_roll(survey: Survey) -> Iterator[Pod]:
 
 
 def _count_movable(survey: Survey, gone: Collection[str], aside: Collection[str], total: int) -> tuple[int, int]:
-    """Return how many pods are under way between two templates, and how many unavailable, of those that can move."""
+    """Return how many pods are under way from an old template to the new one, and how many are unavailable. Missing
+    pods count in both numbers; pods in `gone` or `aside` count in neither.
+    """
     counts = survey.counts
     missing = max(total - counts[Trait.STAYING] + sum(Trait.STAYING in survey.pods[uid].traits for uid in gone), 0)
     apart = [survey.pods[uid].traits for uid in {*gone, *aside}]

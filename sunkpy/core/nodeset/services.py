@@ -1,8 +1,8 @@
-"""What a roll has to know before it replaces a slurmd under services: which jobs are there, and whether the same Slurm
-node comes back.
+"""What a rolling update has to know before it replaces a slurmd under services, which are jobs without a process on the
+node: which jobs are there, and whether the same Slurm node comes back.
 
-The syncer proves that the jobs outlive their slurmd (`core.mirror.services`); `rollout.choose_replaceable` takes the
-pod.
+The syncer proves that the jobs outlive their slurmd (`core.mirror.services`); `rollout.choose_replaceable` then chooses
+the pod.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ def has_successor(nodeset: NodeSet, node: Node | None, pod: Pod) -> bool:
     """True if a pod that is made now on this node would be the same Slurm node as this pod, of the same size and
     features.
 
-    While a node has jobs, Slurm keeps its record, and rejects a slurmd smaller than the record with INVALID_REG. An
-    emptied node that is cordoned gets no new pod. A pod without the annotations comes from an older operator. If the
-    site has a check before slurmd, slurmctld may give up the node with its services before the check ends.
+    While a node has jobs, Slurm keeps its record, and rejects a slurmd smaller than the record with INVALID_REG. False
+    for a cordoned node, which may get no new pod; for a pod of an older operator, which wrote no annotations to
+    compare; and if the site has a check before slurmd, because slurmctld may give up the node with its services before
+    the check ends.
     """
     if node is None or not node.is_ready or node.spec.unschedulable or pod.is_deleting or pod.is_finished:
         return False

@@ -86,15 +86,15 @@ def build_pod(nodeset: NodeSet, node: Node, name: str) -> Json:
 
 
 def _drains_at_start(node: Node) -> Json:
-    """Return annotations that say why the Node is cordoned or sick. The pod has them from the start; otherwise the
-    syncer would lift the drain with which its slurmd starts.
+    """Return annotations for a new slurmd pod that say why its Node is cordoned or sick. Without them, the syncer would
+    lift the drain with which the pod's slurmd starts.
     """
     told = {names.ANNOTATION_CORDON: foreign_cordon(node), names.ANNOTATION_HEALTH_DRAIN: drain_text(node)}
     return {key: why for key, why in told.items() if why is not None}
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
-    """Return the pod's metadata: the template's labels and annotations, and ours, which replace equal names."""
+    """Return the pod's metadata: the template's labels and annotations, with sunkpy's labels instead of equal names."""
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -177,7 +177,9 @@ def offer(nodeset: NodeSet, node: Node) -> str:
 
 
 def is_offer_of(pod: Pod, offers_now: str) -> bool:
-    """True if the pod was made for this offer. False for a pod without the annotation, which an older operator made."""
+    """True if the pod was made when its node offered to Slurm the same as in `offers_now` (a text from `offer`). Only
+    words that both have are compared. False for a pod of an older operator, without the annotation.
+    """
     made_for, now = _offer_of(pod), _by_key(offers_now)
     # An older operator wrote no devices, and a driver may learn their names later.
     both = made_for.keys() & now.keys()
@@ -189,7 +191,7 @@ def _offer_of(pod: Pod) -> dict[str, str]:
 
 
 def _by_key(offer: str) -> dict[str, str]:
-    """Return the words of an offer by their keys: `cpus` → `cpus=8`."""
+    """Return the words of an offer (a text from `offer`) by their keys: `cpus` → `cpus=8`."""
     return {word.partition("=")[0]: word for word in offer.split()}
 
 
@@ -201,16 +203,18 @@ def features(nodeset: NodeSet, node: Node) -> str:
 
 
 def weight(nodeset: NodeSet, node: Node) -> int:
-    """Return the weight of the Slurm node. A label whose value is not a weight is ignored."""
+    """Return the Slurm node's weight: the value of the Node label that `spec.weightLabel` names, or `spec.weight` if
+    that is not a weight.
+    """
     said = node.metadata.labels.get(nodeset.spec.weight_label, "") if nodeset.spec.weight_label else ""
     is_weight = said.isascii() and said.isdecimal() and 0 < int(said) <= _HEAVIEST
     return int(said) if is_weight else nodeset.spec.weight
 
 
 def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
-    """Return what the pod's node offers now, if the pod was made for something else; otherwise an empty text.
+    """Return what the pod's node offers to Slurm now, if the pod was made for something else; empty if it was not.
 
-    It is also empty if that is not sure: the node is not ready, its DRA driver has no slices, or an older operator made
+    It is also empty if that is not sure: the node is not ready, its GPUs are not known yet, or an older operator made
     the pod, without the annotation.
     """
     is_said, gpu = names.ANNOTATION_OFFERED in pod.annotations, nodeset.spec.gpu
@@ -221,21 +225,26 @@ def changed_offer(nodeset: NodeSet, node: Node | None, pod: Pod) -> str:
 
 
 def lacks_gpus(nodeset: NodeSet, offers_now: str) -> bool:
-    """True if a device plugin offers the NodeSet's GPUs, and the node offers none now.
+    """True if the NodeSet's GPUs come from a device plugin, and the node offers none now.
 
-    It is False for a DRA driver: one that is away says nothing, and one that lists no device has no healthy one.
+    It is False for a DRA driver: if the driver is away, the node's offer is not known; if it lists no device, none is
+    healthy.
     """
     gpu = nodeset.spec.gpu
     return gpu is not None and not gpu.driver and "gres=" in offers_now.split()
 
 
 def offer_lasts_s(nodeset: NodeSet, offers_now: str) -> float:
-    """Return for how many seconds a node must have a changed offer before its pod is outdated."""
+    """Return for how many seconds a node must offer something else to Slurm before its pod is outdated; more if a
+    device plugin's GPUs are gone.
+    """
     return GPUS_AWAY_S if lacks_gpus(nodeset, offers_now) else OFFER_LASTS_S
 
 
 def explain_offer(pod: Pod, offers_now: str) -> str:
-    """Return in words how the node's offer differs from the one at the pod's creation; empty if not known."""
+    """Return in words how the node's offer to Slurm differs from the one at the pod's creation; empty if it does not,
+    or if that is not known.
+    """
     made_for, now = _offer_of(pod), _by_key(offers_now)
     both = [key for key in now if key in made_for and now[key] != made_for[key]]
     changes = (_but_for_the_same(now[key], made_for[key]) for key in both)
@@ -243,7 +252,9 @@ def explain_offer(pod: Pod, offers_now: str) -> str:
 
 
 def _but_for_the_same(now: str, before: str) -> tuple[str, str]:
-    """Return one word of the new offer and its old value. A list of devices has only those that came or went."""
+    """Return one word of the new offer (`gres=gpu:4`) and its old value. For a list of devices, the word has only those
+    that came, and the old value only those that went.
+    """
     (what, _, new), (_, _, old) = now.partition("="), before.partition("=")
     if now.startswith(_DEVICES):
         came, went = set(new.split(";")), set(old.split(";"))
@@ -252,7 +263,7 @@ def _but_for_the_same(now: str, before: str) -> tuple[str, str]:
 
 
 def gres_offered(nodeset: NodeSet, node: Node) -> str:
-    """Return the GPUs that the node offers, as GRES: `gpu:a100:4,gpu:l40s:2`; empty if the NodeSet has none."""
+    """Return the GPUs that the node offers, as GRES: `gpu:a100:4,gpu:l40s:2`; empty if it offers none."""
     return ",".join(f"{each.gres}:{each.count}" for each in _gpus(nodeset, node))
 
 
@@ -297,7 +308,9 @@ def node_of(pod: Pod) -> str:
 
 
 def _pinned(affinity: object, node_name: str) -> Json:
-    """Return the affinity with the node as its required part, as a DaemonSet does; the rest of it is kept."""
+    """Return the pod's affinity with this node as the only one that the required node affinity allows, as a DaemonSet
+    does; the other parts are kept.
+    """
     kept = dict(affinity) if isinstance(affinity, dict) else {}
     node_affinity = dict(kept.get("nodeAffinity") or {})
     field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
@@ -314,8 +327,8 @@ def _missing_tolerations(spec: Json) -> Iterator[Json]:
 
 
 def _merged_env(container: Json, ours: list[Json]) -> list[Json]:
-    """Return the container's environment with our variables first, so that others may refer to them. Ours replace those
-    of the same name.
+    """Return the container's environment with sunkpy's variables (`ours`) first, so that the container's own may refer
+    to them. A variable of sunkpy replaces one of the same name.
     """
     reserved = {variable["name"] for variable in ours}
     return [*ours, *(variable for variable in _items(container, "env") if variable.get("name") not in reserved)]

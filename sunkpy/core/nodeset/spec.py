@@ -21,7 +21,7 @@ Template = dict[str, object]
 
 
 class GpuType(Wire, frozen=True, kw_only=True):
-    """GPUs of one type: an extended resource, or those devices of the driver that have all these attributes."""
+    """GPUs of one type: an extended resource, or those devices of the DRA driver that have all these attributes."""
 
     type: str = ""
     resource: str = ""
@@ -29,7 +29,9 @@ class GpuType(Wire, frozen=True, kw_only=True):
 
 
 class GpusOffered(Wire, frozen=True, kw_only=True):
-    """The GPUs of one type that a node offers. `words` are the driver's names of them; empty if some have no name."""
+    """The GPUs of one type that a node offers. `words` are the driver's names of these GPUs; empty if some have no
+    name.
+    """
 
     gres: str
     count: int
@@ -50,15 +52,15 @@ class Gpu(Wire, frozen=True, kw_only=True):
     types: tuple[GpuType, ...] = ()
 
     def offered_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
-        """Return the GPUs that the node offers, in the order of Slurm's indices; None while its driver or its label
-        does not say.
+        """Return the GPUs that the node offers, in the order of Slurm's indices; None while its DRA driver or its type
+        label does not say.
 
         A device that fits several types counts as the first of them; one that fits none is not offered.
         """
         return self._read(node)[0]
 
     def why_none_on(self, node: Node) -> str:
-        """Return why the node offers no GPU, or why its GPUs are not known."""
+        """Return why the node offers no GPU, or why its GPUs are not known; empty if it offers some."""
         return self._read(node)[1]
 
     def _read(self, node: Node) -> tuple[tuple[GpusOffered, ...] | None, str]:
@@ -80,7 +82,9 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return (), f"label {self.type_label} says {said}, not {self.type}"
 
     def _all_on(self, node: Node) -> tuple[GpusOffered, ...] | None:
-        """Return the GPUs that the node offers by `types`, without reading the type label."""
+        """Return the GPUs that the node offers, one entry for each of `types`; the type label is not read. None while
+        the DRA driver does not say.
+        """
         if self.driver and self.driver not in node.devices:
             return None
         left = list(node.devices.get(self.driver, ()))
@@ -95,7 +99,7 @@ class Gpu(Wire, frozen=True, kw_only=True):
         return tuple(each for each in found if each.count)
 
     def count_on(self, node: Node) -> int | None:
-        """Return how many GPUs of all types the node offers; None while its driver does not say."""
+        """Return how many GPUs of all types the node offers; None while its driver or type label does not say."""
         offered = self.offered_on(node)
         return sum(each.count for each in offered) if offered is not None else None
 
@@ -125,7 +129,7 @@ class Reserved(Wire, frozen=True, kw_only=True):
 
 
 class Ask(enum.StrEnum):
-    """How the operator asks autoscalers for nodes that jobs want."""
+    """By which kind of object the operator asks autoscalers for nodes that jobs want."""
 
     NONE = "none"
     AUTO = "auto"
@@ -143,9 +147,9 @@ class NodeShape(Wire, frozen=True, kw_only=True):
 
 
 class Growth(Wire, frozen=True, kw_only=True):
-    """How far a NodeSet may grow. `potential`: the most nodes in all. `shape`: what each new one offers (None: as
-    existing ones do). `ask`: how autoscalers are asked. `release_after_seconds`: when an idle node is released (None:
-    never).
+    """How far a NodeSet may grow. `potential`: the most nodes in all. `shape`: what each new node offers (None: the
+    same as existing nodes). `ask`: how autoscalers are asked. `release_after_seconds`: after how many idle seconds a
+    node is left to autoscalers (None: never).
     """
 
     potential: int = 0
@@ -155,7 +159,9 @@ class Growth(Wire, frozen=True, kw_only=True):
 
 
 class RollingUpdate(Wire, frozen=True, kw_only=True):
-    """How many pods a roll may take at once (number or percentage), and in which windows (none: always)."""
+    """How many pods a rolling update may replace at once (number or percentage), and in which weekly windows (none:
+    always).
+    """
 
     max_unavailable: int | str = "25%"
     windows: tuple[Window, ...] = ()
@@ -170,7 +176,7 @@ class UpdateStrategy(Wire, frozen=True, kw_only=True):
 
 class NodeSetSpec(Wire, frozen=True, kw_only=True):
     """The spec of a NodeSet. `replicas` None: one pod on every feasible node. `drain_timeout_seconds` None: no limit.
-    `smt` empty: `whole-cores`.
+    `smt` (which hardware threads Slurm gets) empty: `whole-cores`.
     """
 
     cluster: str = ""
@@ -194,16 +200,16 @@ class NodeSetSpec(Wire, frozen=True, kw_only=True):
 
     @property
     def releases(self) -> bool:
-        """True if the NodeSet leaves nodes to autoscalers that are idle for long. It is False with `replicas`, because
-        that number decides.
+        """True if the NodeSet leaves nodes that are idle for long to autoscalers. False if it may not grow, or with
+        `replicas`, because then that number decides.
         """
         is_grown = self.growth.potential > 0  # else nobody would learn that jobs want nodes back
         return is_grown and self.growth.release_after_seconds is not None and self.replicas is None
 
 
 class NodeSetStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """The status of a NodeSet. The names are those of SUNK, whose dashboards read them unchanged; `number_unhealthy`
-    and `growth` are our own.
+    """The status of a NodeSet. The names of its fields are those of SUNK (CoreWeave's Slurm on Kubernetes), whose
+    dashboards read them unchanged; only `number_unhealthy` and `growth` are sunkpy's own.
 
     The syncer writes `growth`; the operator writes everything else.
     """
@@ -236,7 +242,7 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """The first part of the names of its pods: `podNamePrefix`, or else the NodeSet's own name."""
+        """The first part of the names of the NodeSet's pods: `podNamePrefix`, or else the NodeSet's own name."""
         return self.spec.pod_name_prefix or self.name
 
     @property
@@ -269,7 +275,7 @@ class NodeSet(KubeObject, frozen=True, kw_only=True):
         """The template's pod spec, decoded into the fields that decisions read.
 
         Raises:
-            msgspec.ValidationError: the template is not a pod template; says which field.
+            msgspec.ValidationError: the template is not a pod template; the message names the field.
         """
         return msgspec.convert(_with_text_quantities(self.spec.template.get("spec", {})), PodSpec)
 
@@ -296,6 +302,6 @@ def _with_text_quantities(value: object, *, in_resources: bool = False) -> objec
 
 
 def rolls_now(spec: NodeSetSpec, now: datetime) -> bool:
-    """True if a roll may take pods of the NodeSet at this time."""
+    """True if a rolling update may replace pods of the NodeSet at this time: strategy, pause and windows allow it."""
     strategy = spec.update_strategy
     return strategy.type == "RollingUpdate" and not spec.paused and is_open(strategy.rolling_update.windows, now)

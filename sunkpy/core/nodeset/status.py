@@ -1,10 +1,10 @@
 """The status of a NodeSet: numbers, conditions, and an Event for each condition that changed.
 
-Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck,
-the reason says which), `Feasible` (the nodes can carry what is wanted; else the rule that excludes how many), and, only
-while it is so, `RemovalHeld` (too many pods would have to leave at once), `DrainTimeout` (a drain takes too long),
-`VersionSkew` (its chart does not fit this operator) and `SharedTmp` (jobs share /tmp, which its chart says).
-What they mean together is in sunkpy.core.nodeset.health.
+Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck;
+the reason says which), `Feasible` (enough nodes fit; if not, which rule excludes how many nodes), and, only while they
+are True, `RemovalHeld` (too many pods would have to leave at once), `DrainTimeout` (a drain takes too long),
+`VersionSkew` (its chart does not fit this operator) and `SharedTmp` (jobs share /tmp, as its chart says). What they
+mean together is in sunkpy.core.nodeset.health.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
-    """Return the status that the NodeSet should have, and an Event for each condition that says something new."""
+    """Return the status that the NodeSet should have, and an Event for each condition that has changed and that people
+    should hear of.
+    """
     status = make_status(world, plan)
     before = world.nodeset.status
     notices = []
@@ -58,8 +60,8 @@ def report(world: World, plan: Plan) -> tuple[NodeSetStatus, list[Notice]]:
 
 
 def report_unreadable(nodeset: NodeSet, problem: str, now: datetime) -> tuple[NodeSetStatus, list[Notice]]:
-    """Return the status and Events of a NodeSet whose template the schema let through and the operator cannot read. All
-    else in the status stays.
+    """Return the status and Events of a NodeSet whose template passes the CRD's schema, but cannot be read by the
+    operator. The other parts of the status stay as they are.
     """
     message = f"{problem}; nothing is changed until the NodeSet is corrected"
     condition = Condition(type="Progressing", status="False", reason="BadSpec", message=message)
@@ -86,7 +88,7 @@ def _notice(condition: Condition) -> Notice | None:
 
 
 def make_status(world: World, plan: Plan) -> NodeSetStatus:
-    """Return numbers and conditions at the time of this pass, before its actions have had any effect."""
+    """Return numbers and conditions as they are at this decision, before its actions have had any effect."""
     nodeset, counts = world.nodeset, world.survey.counts
     target = min(plan.desired, world.survey.possible)
     return NodeSetStatus(
@@ -116,7 +118,9 @@ def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
 
 
 def _waits_for_jobs(world: World, plan: Plan) -> bool:
-    """True if only Slurm has something left to do: it drains pods that have to go."""
+    """True if only Slurm has something left to do: it drains the nodes of pods that have to go. False while a pod is
+    missing, being deleted or not Ready.
+    """
     if world.nodeset.is_deleting or plan.missing or _pods(world, Trait.DELETING) or _pods(world, Trait.STAYING_UNREADY):
         return False
     return any(pod.uid in plan.wanted_gone for pod in _pods(world, Trait.MARKED))
@@ -163,7 +167,9 @@ def _progressing(world: World, plan: Plan) -> Condition:
 
 
 def _replaces_old_pods(world: World) -> bool:
-    """True if a roll goes on: a pod is being deleted, and pods of an older template wait for their turn."""
+    """True if a rolling update goes on although no pod is marked for it now: a pod is being deleted, and pods of an
+    older template are left.
+    """
     return rolls_now(world.nodeset.spec, world.now) and bool(
         _pods(world, Trait.DELETING) and _pods(world, Trait.OLD_TEMPLATE)
     )
@@ -233,7 +239,9 @@ def _feasible(world: World, plan: Plan) -> Condition | None:
 
 
 def _gpus_away(world: World) -> str:
-    """Return which pods stay for a while although their nodes offer no GPUs now: a device plugin may be away."""
+    """Return a text that names the pods which stay for a while although their nodes offer no GPUs now, because a device
+    plugin may be away; empty if there are none.
+    """
     others = world.survey.those(Trait.OTHER_OFFER).values()
     pods = [judged.pod for judged in others if lacks_gpus(world.nodeset, judged.offer)]
     if not pods:

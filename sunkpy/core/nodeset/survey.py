@@ -1,11 +1,12 @@
-"""The sums of all verdicts, updated one verdict at a time: counts, candidates in order, exceptional pods.
+"""The sums of all verdicts on the nodes of a NodeSet, updated one verdict at a time: counts, candidates in order, and
+lists of pods with rare traits.
 
-An event is about one node: its verdict is taken out of the sums and the new one put in, which costs the same among ten
-nodes and ten thousand. After any sequence of changes the sums are those of the current verdicts; a test holds
-that. `decide` reads a survey and does not change it.
+An event is about one node: the node's old verdict is taken out of the sums and the new one is put in, which costs the
+same among ten nodes and ten thousand. After any sequence of changes the sums are those of the current verdicts; a test
+checks that. `decide` reads a survey and does not change it.
 
-A pod that was pinned to one node may be bound to another: then both have changed, and either may be judged
-first. Until the other is judged too, the pod counts on both.
+A pod that was pinned to one node may be bound to another. Then both nodes are judged again, in any order. Until both
+have been judged, the pod counts on both.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ _FOUND_AGAIN = frozenset(
 
 
 class Survey:
-    """The sums over all nodes and pods, for one NodeSet.
+    """The sums of the verdicts on all nodes and slurmd pods, for one NodeSet.
 
-    `pods` are its slurmd pods by uid. Three collections are in the order in which their items are taken: `staying` pods
-    if there are too many, `outdated` pods by a roll, and `free` nodes, which fit and have no pod. `taken_names` are the
-    names of all slurmd pods that share a namespace or a Slurm cluster with the NodeSet; `reserved_names` are names that
-    free nodes have had.
+    `pods` are its slurmd pods by uid. Three collections are sorted in the order in which their items are taken:
+    `staying` are the pods that may stay, of which some are removed if there are too many; `outdated` are the pods that
+    a rolling update replaces; `free` are the nodes that fit and have no pod, on which pods are created. `taken_names`
+    are the names of all slurmd pods that share a namespace or a Slurm cluster with the NodeSet; `reserved_names` are
+    names that pods on free nodes once had.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -69,19 +71,22 @@ class Survey:
         self._found: dict[Trait, dict[str, PodVerdict]] = {trait: {} for trait in _FOUND_AGAIN}
 
     def those(self, trait: Trait) -> Mapping[str, PodVerdict]:
-        """Return the pods with this trait, by uid."""
+        """Return the verdicts on the pods with this trait, by uid. Only some traits (`_FOUND_AGAIN`) are listed so."""
         return self._found[trait]
 
     @property
     def judged(self) -> Set[str]:
-        """The names of the nodes whose verdicts this survey counts; a node with nothing to count is left out."""
+        """The names of the nodes whose verdicts are in the sums. A node that adds nothing (no Node object, no slurmd
+        pod) is left out.
+        """
         return self._verdicts.keys()
 
     def look(self, view: NodeView) -> None:
         """Judge one node again, and replace its verdict in the sums.
 
         Raises:
-            quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read; its old verdict stands.
+            quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read; then the node's old verdict
+                stays.
         """
         verdict = judge(self.wanted, view)
         self._take_out(view.name)
@@ -116,7 +121,9 @@ class Survey:
         self.free.drop(name)
 
     def _forget_pod(self, judged: PodVerdict | None) -> None:
-        """Take a pod out of the sums: it has changed, or is on another node."""
+        """Take a pod out of the survey's lists, because it was judged again or is no longer on the node. None does
+        nothing.
+        """
         if judged is None:
             return
         uid = judged.pod.uid
@@ -139,8 +146,9 @@ class Survey:
             _add(self.reserved_names, [name] if name else [], by)
 
     def _creation_order(self, node: Node) -> SortKey:
-        """Return the place of a free node: usable nodes first, among them one that is to be checked, then those that
-        had a pod of this NodeSet, then the oldest.
+        """Return the sort key by which free nodes get pods. Nodes that are Ready and not cordoned come first. Among
+        them come first a node whose machine is to be checked, then a node that had a pod of this NodeSet, then the
+        oldest.
         """
         return (
             node.spec.unschedulable,
@@ -152,7 +160,7 @@ class Survey:
 
 
 def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
-    """Return the survey of all these nodes.
+    """Judge all these nodes for the NodeSet, and return the sums of the verdicts.
 
     Raises:
         quantity.BadQuantity: a quantity of the NodeSet or of a node cannot be read.
@@ -164,15 +172,16 @@ def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
 
 
 def _surplus_order(judged: PodVerdict) -> SortKey:
-    """Return the place of a pod among surplus ones: as `removal_order`, but of two unmarked pods the one on a node that
-    no longer fits goes first.
+    """Return the sort key by which pods are removed when there are too many. It is `removal_order` with one difference:
+    after the mark for removal, the next criterion is whether the node still fits, and a pod whose node does not goes
+    first.
     """
     unmarked, *rest = judged.order
     return (unmarked, judged.fits, *rest)
 
 
 def _add(counts: Counter[H], keys: Iterable[H], by: int) -> None:
-    """Add `by` to the count of each key. A count of zero has no entry."""
+    """Add `by` to the count of each key. A count that becomes zero is removed."""
     for key in keys:
         counts[key] += by
         if not counts[key]:

@@ -1,8 +1,8 @@
 """The first half of the decision about a NodeSet: each node and its pods are judged alone.
 
 May the node carry a slurmd pod, may its pod stay, and as what does the pod count? A verdict reads no other node and no
-clock, so it holds until its own node or a pod on it changes. The second half (how many, which first, how many at once)
-is decided on the sums of the verdicts (`survey`, `decide`).
+clock, so it holds until its own node or a pod on it changes. The second half (how many pods, which first, how many at
+once) is decided on the sums of the verdicts (`survey`, `decide`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from sunkpy.core.nodeset.wanted import Wanted
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that the verdict on one node reads.
 
-    `node` is None if there is no such Node. `slurmd_pods` are on the node or pinned to it, of all NodeSets; `occupants`
-    are all pods on it. `lasting_offers`: uids of slurmd pods whose node has, for a while, offered something other than
-    they were made for.
+    `node` is None if there is no Node of this name. `slurmd_pods`: the slurmd pods of all NodeSets that are on the node
+    or pinned to it. `occupants`: all pods on the node. `lasting_offers`: uids of slurmd pods whose node has, for a
+    while, offered to Slurm something other than what the pod was made for.
     """
 
     name: str
@@ -52,7 +52,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trait(enum.IntEnum):
-    """Properties of a slurmd pod, by which pods are counted and found again."""
+    """A property of a slurmd pod, such as LIVE, LEAVING or MARKED. A survey counts the pods that have each trait, and
+    lists the pods that have some of them.
+    """
 
     LIVE = enum.auto()  # not finished; the next four are only for live pods
     SCHEDULED = enum.auto()  # on a node that fits; else it is misscheduled
@@ -85,10 +87,11 @@ class Trait(enum.IntEnum):
 
 
 class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on one slurmd pod of the NodeSet. `order`: which of several goes first. `offer`: what its node offers
-    now, if the pod was made for something else. `why`: why the pod has to leave its node.
+    """The verdict on one slurmd pod of the NodeSet. `order`: the sort key by which pods are removed. `fits`: its node
+    may carry a pod. `offer`: what its node offers to Slurm now, if the pod was made for something else. `why`: why the
+    pod has to leave its node; empty if it may stay.
 
-    `jobs` are the jobs of the workload pods on its node, known while a roll waits for them.
+    `jobs`: IDs of the Slurm jobs of the workload pods on its node, only while a rolling update waits for these jobs.
     """
 
     pod: Pod
@@ -101,10 +104,10 @@ class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on one node and its pods, for one NodeSet.
+    """The verdict on one node and its slurmd pods, for one NodeSet.
 
-    `fits`: the node may carry a pod. `foreign_names` are names of other NodeSets' slurmd pods, which no pod of this
-    NodeSet can get.
+    `fits`: the node may carry a pod; `exclusion` says why not. `foreign_names`: names of other NodeSets' slurmd pods,
+    which no pod of this NodeSet can get.
     """
 
     node: Node | None
@@ -115,7 +118,7 @@ class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(wanted: Wanted, view: NodeView) -> NodeVerdict:
-    """Return the verdict on one node for one NodeSet.
+    """Judge one node for one NodeSet: may it carry a slurmd pod, and may the pods that it has stay?
 
     Raises:
         quantity.BadQuantity: a quantity of the NodeSet or of the node cannot be read.
@@ -143,7 +146,9 @@ def judge(wanted: Wanted, view: NodeView) -> NodeVerdict:
 
 
 def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequence[Pod]) -> Exclusion | None:
-    """Return why the node may not carry a pod; None if it may. Requests of others count only if it has none yet."""
+    """Return why the node may not carry a pod of the NodeSet; None if it may, or if there is no Node object. What other
+    pods request counts only if the NodeSet has no pod there yet.
+    """
     if view.node is None:
         return None
     is_released = view.node.annotations.get(names.ANNOTATION_RELEASED) == wanted.nodeset.title
@@ -154,7 +159,9 @@ def _exclude(wanted: Wanted, view: NodeView, own: Sequence[Pod], foreign: Sequen
 
 
 def _primary_order(pod: Pod) -> tuple[bool, bool, str, str]:
-    """Return the sort key of a node's pods. The first one counts: not being deleted, not finished, the oldest."""
+    """Return the key that sorts a NodeSet's pods on one node. Only the first pod may stay: a pod that is not being
+    deleted comes first, then one that has not finished, then the oldest.
+    """
     return (pod.is_deleting, pod.is_finished, *_age(pod))
 
 
@@ -163,7 +170,9 @@ def _age(pod: Pod) -> tuple[str, str]:
 
 
 def _rival(foreign: Sequence[Pod], primary: Pod | None) -> str | None:
-    """Return the other NodeSet that has the node; None without one. If both have a pod there, the older pod wins."""
+    """Return the other NodeSet (`namespace/name`) that the node belongs to; None if there is none. If this NodeSet has
+    a pod there (`primary`), too, the node belongs to the NodeSet of the older pod.
+    """
     older = [pod for pod in foreign if primary is None or _age(pod) < _age(primary)]
     if not older:
         return None
@@ -172,7 +181,9 @@ def _rival(foreign: Sequence[Pod], primary: Pod | None) -> str | None:
 
 
 def _shares_names(wanted: Wanted, pod: Pod) -> bool:
-    """True if the other NodeSet's pod must not have a name of ours: it is in the same Slurm cluster or namespace."""
+    """True if no pod of this NodeSet may have the name of `pod`, a pod of another NodeSet: the two NodeSets are in the
+    same Slurm cluster or namespace.
+    """
     same_cluster = pod.labels.get(names.LABEL_CLUSTER) == wanted.nodeset.spec.cluster
     return same_cluster or pod.metadata.namespace == wanted.nodeset.metadata.namespace
 
@@ -211,9 +222,10 @@ def _judge_stayer(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> Po
 
 
 def _is_followed(wanted: Wanted, view: NodeView, pod: Pod) -> bool:
-    """True if a new pod would be made here after this one, would fit, and would be the same Slurm node.
+    """True if the NodeSet would make a new pod on this node after `pod`, the new pod would fit, and it would be the
+    same Slurm node.
 
-    It may not fit: the template may need more, or other pods may have filled the node.
+    It may not fit, because the template may need more now, or other pods may have filled the node.
     """
     is_alone = all(other.uid == pod.uid for other in view.slurmd_pods)
     return is_alone and _exclude(wanted, view, (), ()) is None and has_successor(wanted.nodeset, view.node, pod)
@@ -248,7 +260,9 @@ def _traits_of_any(wanted: Wanted, view: NodeView, pod: Pod, *, fits: bool) -> d
 
 @functools.cache
 def _same(traits: frozenset[Trait]) -> frozenset[Trait]:
-    """Return one set for all pods that have these traits, because there are only a few dozen kinds of pods."""
+    """Return one shared set object for all pods that have exactly these traits. It saves memory: there are only a few
+    dozen different sets.
+    """
     return traits
 
 

@@ -16,7 +16,9 @@ _VERSION: Final = re.compile(r"(?:slurm-)?(\d+)\.(\d+)\.\S+")
 
 
 def version_skew(labels: Mapping[str, str], *, operator: str = __version__) -> str:
-    """Return which versions do not fit and what to do; empty if they fit or a version is not known."""
+    """Return a text if the chart version in a NodeSet's labels does not fit the operator's version, with what to do;
+    empty if it fits or a version is not known.
+    """
     chart = labels.get(_LABEL, "")
     theirs, ours = _VERSION.fullmatch(chart), _VERSION.fullmatch(operator)
     if theirs is None or ours is None or not chart.startswith("slurm-"):

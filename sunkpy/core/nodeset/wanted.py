@@ -13,10 +13,10 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The NodeSet, what its template needs from a node, and the fingerprint of a pod that is made from it now.
+    """A NodeSet, what its pods need from a node (`asked`), and the fingerprint of its current template (`hash`).
 
-    Verdicts may read of `nodeset` only uid, name, namespace, spec and whether it is being deleted. Its status and
-    version may be old.
+    The rules that judge a node (`verdict.judge`) may read only uid, name, namespace, spec and deletion of `nodeset`.
+    Its status and version may be old.
     """
 
     nodeset: NodeSet
@@ -37,6 +37,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return cls(nodeset=nodeset, asked=asked, hash=template_hash(nodeset))
 
     def is_still_of(self, nodeset: NodeSet) -> bool:
-        """True if the NodeSet has not changed in anything that a verdict reads."""
+        """True if `nodeset` has the same uid, spec and deletion state as the NodeSet from which this object was read.
+        Then verdicts on nodes that were made with this object still hold.
+        """
         mine = self.nodeset
         return (mine.uid, mine.is_deleting, mine.spec) == (nodeset.uid, nodeset.is_deleting, nodeset.spec)

@@ -1,6 +1,7 @@
-"""When a roll may begin on pods: weekly windows, in UTC. Without windows it always may.
+"""When a rolling update may replace pods: in weekly windows, in UTC. Without windows it always may.
 
-Outside of them a roll stands still as if it were paused: the marks of pods that only wait for their jobs are removed.
+Outside of the windows the update stands still as if it were paused: pods that only wait for their jobs are no longer
+marked for removal.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Window(Wire, frozen=True, kw_only=True):
 
 
 def is_open(windows: Sequence[Window], now: datetime) -> bool:
-    """True if a roll may begin now: a window is open, or there are no windows."""
+    """True if a rolling update may replace pods now: a window is open, or there are no windows."""
     return not windows or any(begins <= now < ends for window in windows for begins, ends in window.spans(now))
 
 

@@ -1,4 +1,4 @@
-"""The input of the decision about one NodeSet, which the operator collects for each pass."""
+"""The input of the decision about one NodeSet. The operator collects it before each decision."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WAVE = 250
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the decision about one NodeSet reads. The survey must not change during the pass.
+    """All that the decision about one NodeSet reads. The survey must not change during the decision.
 
-    `failures`: how often in a row the pod of each node has failed. `create_error`: what the apiserver said when it last
-    refused a pod of the current template, created or in a dry run. `offers_settle_in_s`: the seconds until a node's
-    changed offer may have lasted long enough. `room_to_create`: how many pods may be created now. `idle`: uids of pods
-    on whose nodes nothing has run for long enough to release them; `idle_in_s`: the seconds until there may be more of
-    them.
+    `failures`: Kubernetes node → how often in a row its slurmd pod has failed. `create_error`: what the apiserver said
+    when it last refused a pod of the current template, in a create or a dry run; empty if it did not.
+    `offers_settle_in_s`: the seconds until a change of what a node offers to Slurm may have lasted long enough to
+    outdate its pod. `room_to_create`: how many pods may be created now. `idle`: uids of pods whose nodes have been idle
+    for long enough to be released; `idle_in_s`: the seconds until there may be more such pods.
     """
 
     nodeset: NodeSet

@@ -197,15 +197,16 @@ def _problem(backup: Backup, cron_job: CronJob, now: datetime) -> str:
 
 
 def late_after_s(cron_job: CronJob) -> float:
-    """Return how many seconds old the newest backup of this CronJob may be."""
+    """Return after how many seconds without a new backup of this CronJob the backups are late."""
     text = cron_job.annotations.get(names.ANNOTATION_LATE_AFTER, "")
     return float(text) if text.isdecimal() else LATE_S
 
 
 def job_that_verifies(cron_job: CronJob, name: str) -> Manifest:
-    """Return the manifest of a Job that verifies the CronJob's backups, with the volumes of a Job that makes one.
+    """Return the manifest of a Job that verifies the CronJob's backups. It has the volumes of a Job that makes a
+    backup.
 
-    The CronJob does not own the Job, because its success would count as that of a backup.
+    The CronJob does not own the Job, because a successful verification would count as a successful backup.
     """
     spec = dict(cron_job.spec.job_template.spec)
     (container, *others) = spec["template"]["spec"]["containers"]

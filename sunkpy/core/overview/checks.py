@@ -158,7 +158,9 @@ def _denying(facts: Installation) -> set[str]:
 
 
 def _system_classes(facts: Installation) -> _Verdict:
-    """Check which workloads have a system priority class: their namespaces are known, but not who creates them."""
+    """Check which workloads outside of the exempted namespaces have a system priority class. Who creates their pods is
+    not known, although the policy asks that, too.
+    """
     policy = next((each for each in facts.policies or () if each.is_of_system_classes), None)
     if policy is None:
         return _Verdict("everybody may create pods with a system priority class: restrictCriticalPods is false")
@@ -179,6 +181,21 @@ def _system_classes(facts: Installation) -> _Verdict:
     )
     found = f"restrictCriticalPods: true would refuse, {unless}: {first_of(sorted(others), _SHOWN)}"
     return _Verdict(found, what_to_do, Level.WARNING)
+
+
+def _file_servers(facts: Installation) -> _Verdict:
+    """Check that no pod can mount the NFS servers behind claims of homes and shared folders: docs/rights.md."""
+    if not facts.shared:
+        return _Verdict("slurmd pods have homes and shared folders without a claim")
+    servers = {each.nfs_server: each.name for each in facts.shared if each.nfs_server}
+    denying = [policy for policy in facts.policies or () if policy.name in _denying(facts)]
+    if unprotected := sorted(server for server in servers if not any(each.refuses_server(server) for each in denying)):
+        found = [f"{server} (PersistentVolume {servers[server]})" for server in unprotected]
+        what_to_do = "Name them in home.protect.servers of chart slurm: as root, such a pod has all homes."
+        return _Verdict(f"every pod may mount {first_of(found, _SHOWN)}", what_to_do, Level.WARNING)
+    if silent := sorted(each.name for each in facts.shared if not each.nfs_server):
+        return _Verdict(f"no NFS server is named by PersistentVolume {first_of(silent, _SHOWN)}")
+    return _Verdict(f"{count(len(servers), 'NFS server')} behind claims, which no pod may mount by itself")
 
 
 def _clocks(facts: Installation) -> _Verdict:
@@ -318,7 +335,10 @@ def _slurmrestd(facts: Installation) -> _Verdict:
 def _nodesets(facts: Installation) -> _Verdict:
     nodesets = facts.nodesets or ()
     if not nodesets:
-        return _Verdict("there is no NodeSet", "Install chart slurm with nodeSets, or give the namespace: -n.")
+        return _Verdict(
+            "there is no NodeSet",
+            "Install chart slurm. If it is in another namespace, name that: -n.",
+        )
     unseen = ["/".join(n.key) for n in nodesets if n.status.observed_generation < n.metadata.generation]
     if unseen:
         what_to_do = "See that the operator leads, and what it logs."
@@ -449,6 +469,12 @@ _RULES: Final = (
         "read which workloads have a system priority class",
         ("policies", "bindings", "workloads"),
         _system_classes,
+    ),
+    _Rule(
+        "file servers",
+        "compared PersistentVolumes of homes and sharedFolders with the policy of home.protect",
+        ("shared", "policies", "bindings"),
+        _file_servers,
     ),
     _Rule("processes", "read the pods of the charts", ("processes",), _processes),
     _Rule("versions", "compared the images of sunkpy's processes", ("processes",), _versions),

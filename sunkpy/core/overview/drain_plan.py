@@ -50,7 +50,7 @@ class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cordon(msgspec.Struct, frozen=True):
-    """Cordon the Node, and write the reason and the asking person on it."""
+    """Step: cordon the Node, and write the reason and the asking person on it."""
 
     reason: str
     by: str
@@ -61,14 +61,14 @@ class Cordon(msgspec.Struct, frozen=True):
 
 
 class Uncordon(msgspec.Struct, frozen=True):
-    """Uncordon the Node, and remove the reason from it."""
+    """Step: uncordon the Node, and remove the reason from it."""
 
     def __str__(self) -> str:
         return "uncordon the Node; the syncer lifts the drain that it set for the cordon"
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """Drain the Slurm node with a reason."""
+    """Step: drain the Slurm node with a reason."""
 
     reason: str
 
@@ -77,7 +77,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Lift a drain, FAIL or DOWN that a person or Slurm set on the Slurm node. `state`: UNDRAIN or RESUME."""
+    """Step: lift a drain, FAIL or DOWN that a person or Slurm set on the Slurm node. `state`: UNDRAIN or RESUME."""
 
     state: str
 
@@ -86,7 +86,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Verify(msgspec.Struct, frozen=True):
-    """Ask the operator for the site's check of the node, by an annotation with the asking person's name."""
+    """Step: ask the operator for the site's check of the node, by an annotation with the asking person's name."""
 
     by: str
 
@@ -127,7 +127,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Steps:
     """Return the steps that close a node at one door (Slurm or Kubernetes).
 
-    Somebody else's reason there stays, unless the person names its owner.
+    If somebody else has closed the node there, no step is planned, unless the person names that owner with --set-by.
     """
     here = [
         hold for hold in now.held.holds if hold.by_hand and (hold.door == Door.KUBERNETES) == (door == Door.KUBERNETES)
@@ -141,7 +141,9 @@ def plan_drain(now: NodeNow, door: Door, reason: str, asker: DrainAsker) -> Step
 
 
 def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Steps:
-    """Return the steps that lift holds at these doors: the person's own, and those whose owners the person names."""
+    """Return the steps that lift a node's holds (drains, cordons) at these doors (Slurm, Kubernetes): the person's own,
+    and those whose owners the person names. Other holds stay.
+    """
     steps: list[DrainStep] = []
     left: list[str] = []
     for hold in now.held.holds:
@@ -162,7 +164,9 @@ def plan_undrain(now: NodeNow, doors: Iterable[Door], asker: DrainAsker) -> Step
 
 
 def plan_verify(now: NodeNow, asker: DrainAsker) -> Steps:
-    """Return the step that asks for the site's check of a node. Holds of other people stay, also after the check."""
+    """Return the step that asks for the site's check of a node, or why it cannot be asked for. Holds of other people
+    stay, also after the check.
+    """
     problem = _in_the_way_of_check(now)
     return Steps(left=(problem,)) if problem else Steps(steps=(Verify(asker.in_kubernetes or "somebody"),))
 
@@ -208,7 +212,9 @@ def _in_the_way_of_drain(now: NodeNow, reason: str) -> str:
 
 
 def _transition(slurm: SlurmNode) -> str:
-    """Return UNDRAIN if the node is only drained; RESUME, which also lifts FAIL and DOWN, otherwise."""
+    """Return the state that lifts the node's drain: UNDRAIN if the node is only drained; RESUME, which also lifts FAIL
+    and DOWN, if it is not.
+    """
     return "UNDRAIN" if slurm.is_drain and not {"FAIL", "DOWN"} & slurm.state else "RESUME"
 
 

@@ -46,7 +46,7 @@ _SHOWN: Final = 8
 
 
 class Door(enum.StrEnum):
-    """Where a hold on a node is set and lifted."""
+    """Where a hold on a node (a drain or cordon) is set and lifted: Kubernetes, Slurm, slurmctld itself, or sunkpy."""
 
     KUBERNETES = "Kubernetes"
     SLURM = "Slurm"
@@ -58,7 +58,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A drain, cordon or other state that keeps a node from taking jobs. `door`: where it was set.
 
     `who`: who set it, if that is recorded. `since`: since when; empty if it is not known. `lifted_by`: what lifts it.
-    `by_hand`: a person has to lift it; otherwise it ends with its cause.
+    `by_hand`: True if a person has to lift it, False if it ends with its cause.
     """
 
     door: Door
@@ -70,12 +70,12 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def owner(self) -> str:
-        """Who set the hold: a name, or the door if no name is recorded."""
+        """Who set the hold: a name, or where it was set (Slurm, Kubernetes …) if no name is recorded."""
         return self.who or str(self.door)
 
 
 class HeldNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A node with its holds, and the jobs and pods that are still on it."""
+    """A node with its holds (drains, cordons), and the jobs and pods that are still on it."""
 
     node: str
     slurm_node: str
@@ -93,7 +93,9 @@ class HeldNodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def find_held(facts: PoolFacts) -> tuple[HeldNode, ...]:
-    """Return all nodes with holds, also those whose slurmd pod is gone if sunkpy's annotations are still on them."""
+    """Return all nodes with holds (drains, cordons), also nodes without a slurmd pod that still have sunkpy's
+    annotations.
+    """
     slurmd = {pod.spec.node_name: pod for pod in facts.slurmd_pods or () if pod.spec.node_name}
     nodes = {node.name: node for node in facts.nodes or ()}
     lines = {line.node: line for line in find_nodes(facts)}
@@ -119,7 +121,9 @@ def _held(line: NodeLine, holds: tuple[Hold, ...]) -> HeldNode:
 
 
 def find_holds(node: Node | None, pod: Pod | None, slurm: SlurmNode | None) -> Iterator[Hold]:
-    """Yield the holds on one node. `slurm`: has no state if Slurm has no such node; None without a slurmd pod."""
+    """Yield the holds (drains, cordons) on one node. `slurm`: has no state if Slurm has no such node; None without a
+    slurmd pod.
+    """
     if node is not None:
         yield from _in_kubernetes(node, has_slurmd=pod is not None)
     if pod is not None and (token := token_of(pod)) is not None:
@@ -224,7 +228,9 @@ def _by_sunkpy(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
 
 
 def _since(slurm: SlurmNode, pod: Pod | None) -> str:
-    """Return since when the node is drained, as Slurm says; otherwise when the syncer first saw the drain."""
+    """Return since when the node is drained, as Slurm says, or else when the syncer first saw the drain; empty if
+    neither is known.
+    """
     condition = pod.condition(names.CONDITION_DRAIN) if pod is not None else None
     seen = condition.last_transition_time if condition is not None and condition.status == "True" else None
     return _time(slurm.reason_since_s) or seen or ""
@@ -272,7 +278,9 @@ def explain_held(node: HeldNode, unread: tuple[str, ...] = ()) -> Explanation:
 
 
 def held_by(node: HeldNode) -> tuple[str, ...]:
-    """Return a line for each hold of the node: the door, who set it, since when, and the reason."""
+    """Return a line for each hold (drain, cordon) of the node: where it was set, who set it, since when, and the
+    reason.
+    """
     texts = []
     for hold in node.holds:
         since = f"since {hold.since}" if hold.since else "since when is not recorded"

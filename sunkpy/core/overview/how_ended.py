@@ -15,7 +15,8 @@ from sunkpy.core.overview.queue import QueuedJob
 class Ending(NamedTuple):
     """What happened to a job, and what to do.
 
-    `what_to_do` may have the fields {job} (its number as the person wrote it), {partition} and {node} (its first node).
+    `what_to_do` may have the placeholders {job} (its number as the person wrote it), {partition} and {node} (its first
+    node).
     """
 
     because: str
@@ -128,5 +129,7 @@ def how_ended(job: QueuedJob) -> Ending:
 
 
 def why_held(job: QueuedJob) -> Ending | None:
-    """Return why Slurm holds a job that it has requeued, and what to do; None if it does not, or for another reason."""
+    """Return why Slurm holds a job that it has requeued, and what to do; None if it is not held, or for a reason
+    without such a text.
+    """
     return HELD.get(job.said)

@@ -13,6 +13,7 @@ import msgspec
 from sunkpy.core.accounts.records import JobRecord
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodStatus, Wire
 from sunkpy.core.model.states import SlurmJob
+from sunkpy.core.model.storage import ClaimReference
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.backups import Backup
 from sunkpy.core.overview.volumes import VolumesOfPod
@@ -96,10 +97,18 @@ class Constraints(Wire, frozen=True, kw_only=True):
     namespace_selector: NamespaceSelector = NamespaceSelector()
 
 
+class PolicyVariable(Wire, frozen=True, kw_only=True):
+    """A variable of an admission policy: its name, and the CEL expression of its value."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class PolicySpec(Wire, frozen=True, kw_only=True):
-    """The spec of an admission policy: only what it applies to is read."""
+    """The spec of an admission policy: only what it applies to and its variables are read."""
 
     match_constraints: Constraints = Constraints()
+    variables: tuple[PolicyVariable, ...] = ()
 
 
 class AdmissionPolicy(KubeObject, frozen=True, kw_only=True):
@@ -117,6 +126,14 @@ class AdmissionPolicy(KubeObject, frozen=True, kw_only=True):
         """The namespaces that the policy's selector names; the policy of `restrictCriticalPods` exempts them."""
         found = self.spec.match_constraints.namespace_selector.match_expressions
         return frozenset(name for each in found for name in each.values)
+
+    def refuses_server(self, server: str) -> bool:
+        """True if this is the policy of `home.protect` in chart slurm, and it refuses mounts of this NFS server."""
+        if not self.name.endswith("-homes"):
+            return False
+        values = {each.name: each.expression for each in self.spec.variables}
+        named = msgspec.json.decode(values.get("servers", "[]"), type=tuple[str, ...])
+        return values.get("every") == "true" or server.lower().rstrip(".") in named
 
 
 class PodTemplateSpec(Wire, frozen=True, kw_only=True):
@@ -144,7 +161,9 @@ class Workload(KubeObject, frozen=True, kw_only=True):
 
     @property
     def is_of_system_class(self) -> bool:
-        """True if its pods have a system priority class: the kubelet evicts other pods to make room for them."""
+        """True if the workload's pods have a system priority class: the kubelet evicts other pods to make room for such
+        pods.
+        """
         return self.spec.template.spec.priority_class_name.startswith("system-")
 
 
@@ -159,6 +178,43 @@ class PolicyBinding(KubeObject, frozen=True, kw_only=True):
     """A ValidatingAdmissionPolicyBinding, which puts a policy in force."""
 
     spec: BindingSpec = BindingSpec()
+
+
+class NfsSource(Wire, frozen=True, kw_only=True):
+    """The NFS server of a volume."""
+
+    server: str = ""
+
+
+class CsiSource(Wire, frozen=True, kw_only=True):
+    """The driver of a volume, and what it wrote about the volume."""
+
+    driver: str = ""
+    volume_attributes: Mapping[str, str] = {}
+
+
+class FileServerSpec(Wire, frozen=True, kw_only=True):
+    """The spec of a PersistentVolume: the claim that it belongs to, and where its files are."""
+
+    claim_ref: ClaimReference | None = None
+    nfs: NfsSource | None = None
+    csi: CsiSource | None = None
+
+
+class SharedVolume(KubeObject, frozen=True, kw_only=True):
+    """A PersistentVolume with homes or shared folders."""
+
+    spec: FileServerSpec = FileServerSpec()
+
+    @property
+    def nfs_server(self) -> str:
+        """The NFS server of the volume; empty if it has none, or its driver does not say which.
+
+        The attribute `server` is that of csi-driver-nfs (nfs.csi.k8s.io).
+        """
+        if self.spec.nfs is not None:
+            return self.spec.nfs.server
+        return self.spec.csi.volume_attributes.get("server", "") if self.spec.csi is not None else ""
 
 
 class SlurmFound(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,9 +233,10 @@ class SlurmFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HooksFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The Services of the scheduler's hooks. `ready`: Service → how many of its endpoints are ready.
+    """The Services of the scheduler's hooks, which Prologs and Epilogs call. `ready`: Service → how many of its
+    endpoints are ready.
 
-    `answers`: what the address of a hook answered, if it was asked.
+    `answers`: Service → why its address did not answer, empty if it did; without entries if none was asked.
     """
 
     ready: Mapping[str, int] = {}
@@ -230,6 +287,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         server_version: the version of the apiserver.
         rights: a right in words → whether the person has it.
         policies: the admission policies of sunkpy's charts, with their `bindings`.
+        shared: the PersistentVolumes behind the claims of homes and shared folders.
         workloads: kind → the DaemonSets, Deployments or StatefulSets that are not sunkpy's.
         heartbeats: Node → when its kubelet last renewed its Lease.
         processes: the charts' pods, except slurmd pods.
@@ -246,6 +304,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     rights: Mapping[str, bool] | None = None
     policies: tuple[AdmissionPolicy, ...] | None = None
     bindings: tuple[PolicyBinding, ...] | None = None
+    shared: tuple[SharedVolume, ...] | None = None
     workloads: Mapping[str, tuple[Workload, ...]] | None = None
     nodes: tuple[Node, ...] | None = None
     heartbeats: Mapping[str, str] | None = None

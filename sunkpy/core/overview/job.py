@@ -53,7 +53,9 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gang(self) -> GangId | None:
-        """The gang that the job stands for; None for a job of a person."""
+        """The gang (group of pods) for which the job holds nodes; None for a job of a person, or if the job is not
+        known.
+        """
         return parse_comment(self.job.row.comment) if self.job is not None else None
 
 
@@ -197,7 +199,9 @@ def _growth(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
 
 
 def _before(facts: JobFacts, waits: QueueEntry | None, queue: Iterable[QueueEntry]) -> tuple[str, ...]:
-    """Return how many jobs in its partitions Slurm looks at before it, and names the first of them."""
+    """Return a line with how many jobs Slurm considers before this one in its partitions, and the names of the first of
+    them. Empty if there are none, or if this job does not wait for nodes.
+    """
     if waits is None or waits.never_starts:
         return ()
     own = set(waits.partition.split(","))
@@ -210,14 +214,16 @@ def _before(facts: JobFacts, waits: QueueEntry | None, queue: Iterable[QueueEntr
 
 
 def _owners(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
-    """Return who has the nodes that the job waits for; the owner of the most nodes first."""
+    """Return who has the nodes that the job waits for, the owner of the most nodes first; empty if it does not wait for
+    nodes.
+    """
     if job.row.reason not in _TAKES_NODES:
         return ()
     return _by_owner(facts.pool.jobs or (), {line.slurm_node for line in _reach(facts, job)}, facts.sight)
 
 
 def _successors(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
-    """Return who has the nodes that the preempted job had to leave."""
+    """Return who has the nodes that the job had to leave when it was preempted; empty if it was not preempted."""
     if "PREEMPTED" not in job.row.state:
         return ()
     others = [other for other in facts.pool.jobs or () if other.row.id != job.row.id]

@@ -16,7 +16,8 @@ from sunkpy.core.overview.table import Table
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A job that runs on nodes which are to be emptied. `name`: its name, or the name of its gang.
+    """A job that runs on nodes which are to be emptied. `name`: its name, or for a job of pods the name of their gang
+    (group).
 
     `ends`: when its time limit is over; empty if it has none. `slurm_nodes`: those of its nodes that are to be emptied.
     """

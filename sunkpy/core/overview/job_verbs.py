@@ -1,7 +1,7 @@
 """What `kubectl sunk jobs` may do with jobs of people and with jobs of pods.
 
 A job of pods is never requeued. When it ends, its pods leave their nodes, and pods that still wait get another job. So
-some verbs are refused for jobs of pods, with what to do to the pods instead.
+some verbs are refused for jobs of pods, with a text that says what to do to the pods instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN: Final = 4
 
 
 class JobVerb(enum.StrEnum):
-    """What `kubectl sunk jobs` does with jobs."""
+    """An action of `kubectl sunk jobs` on jobs: hold, release, requeue or cancel."""
 
     HOLD = "hold"
     RELEASE = "release"
@@ -65,7 +65,7 @@ def is_job_number(text: str) -> bool:
 
 
 def plan_jobs(verb: JobVerb, numbers: Iterable[str], jobs: Sequence[QueuedJob], pods: Sequence[Pod]) -> list[JobStep]:
-    """Return the step for each of these job numbers. `pods`: the workload pods."""
+    """Return for each of these job numbers what the verb does to the job, or why not. `pods`: the workload pods."""
     by_job: dict[int, list[str]] = {}
     for pod in pods:
         if (id := noted_job(pod)) is not None:
@@ -89,7 +89,7 @@ def _plan(verb: JobVerb, number: str, jobs: Sequence[QueuedJob], pods: Mapping[i
 
 
 def _of_pods(verb: JobVerb, namespace: str, pods: Sequence[str], *, is_pending: bool) -> tuple[str, str]:
-    """Return what happens to the pods of the job, or else why the verb is refused."""
+    """Return two texts, one of them empty: what the verb means for the pods of the job, and why it is refused."""
     names = " ".join(pod.partition("/")[2] for pod in pods) or "POD"
     if verb is JobVerb.REQUEUE:
         return "", "a job of pods is never requeued: cancel it, and the owner of its pods makes new ones"

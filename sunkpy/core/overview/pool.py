@@ -27,7 +27,7 @@ _SHOWN = 4
 
 
 class Standing(enum.StrEnum):
-    """The state of a node in the overview; the first one that applies."""
+    """The state of a node in the overview: the first of down, drained, busy and ready that applies."""
 
     DOWN = "down"  # the node has no slurmd that Slurm can use
     DRAINED = "drained"  # no new job starts on the node; one may still run
@@ -170,9 +170,9 @@ def _nodeset(slurmd: Pod) -> tuple[str, str]:
 
 
 def state_of(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
-    """Return the Slurm node of a slurmd pod; without an answer of Slurm, as the syncer wrote it on the pod.
+    """Return what Slurm says of a slurmd pod's node, or, if Slurm was not asked, what the syncer wrote on the pod.
 
-    Its state is empty if Slurm has no such node.
+    The state in it is empty if Slurm has no such node.
     """
     name = slurm_node_of(slurmd)
     if facts.slurm_nodes is not None:
@@ -200,7 +200,7 @@ def _gpus(slurm: SlurmNode, node: Node | None, nodeset: NodeSet | None, *, is_as
 
 
 def _given(jobs: Sequence[QueuedJob] | None) -> Counter[str]:
-    """Return Slurm node → how many of its GPUs jobs have, those of people and of pods."""
+    """Return Slurm node → how many of its GPUs jobs have: jobs of people and of pods together."""
     given: Counter[str] = Counter()
     for job in jobs or ():
         if holds_something(job.row.state):
@@ -222,14 +222,14 @@ def _jobs(jobs: Sequence[QueuedJob] | None) -> defaultdict[str, list[int]]:
 
 
 def explain_missing(missing: Sequence[str]) -> str:
-    """Return a sentence that says which half of the answer is missing; empty if both are there."""
+    """Return a sentence that names the sides (Kubernetes, Slurm) from which nothing could be read; empty if none."""
     if len(missing) > 1:
         return f"Nothing could be read, neither from {missing[0]} nor from {missing[1]}."
     return f"Nothing could be read from {missing[0]}." if missing else ""
 
 
 def headline(pool: PoolView) -> str:
-    """Return the pool in a sentence, and which half of the answer is missing."""
+    """Return the pool in a sentence, and from which sides (Kubernetes, Slurm) nothing could be read."""
     if len(pool.missing) > 1:
         return explain_missing(pool.missing)
     standings = Counter(line.standing for line in pool.nodes)
@@ -250,7 +250,7 @@ def headline(pool: PoolView) -> str:
 def pool_tables(pool: PoolView, *, is_wide: bool = False) -> Iterator[Table]:
     """Yield the tables of the overview: NodeSets, growth, nodes, the queue, and pods that cannot start.
 
-    Equal nodes are one row unless `is_wide`.
+    Nodes of a NodeSet in the same state share a row unless `is_wide`.
     """
     yield _nodeset_table(pool)
     if pool.growth:

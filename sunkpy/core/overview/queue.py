@@ -217,7 +217,9 @@ def _row(each: QueueEntry) -> tuple[str, ...]:
 
 
 def waiting_table(waiting: Iterable[QueueEntry]) -> Table:
-    """Return a table that counts the queue's entries by door and by what they wait for, the most frequent first."""
+    """Return a table that counts the queue's entries by where they wait (Slurm or Kubernetes) and for what, the most
+    frequent first.
+    """
     counts = Counter((each.door, each.waits_for) for each in waiting)
     rows = tuple((door, str(number), text) for (door, text), number in counts.most_common())
     return Table(titles=("WAITS AT", "JOBS", "FOR"), rows=rows)

@@ -47,7 +47,7 @@ def scrub(text: str) -> str:
 
 
 def _looks_random(text: str) -> bool:
-    """True if the word mixes digits, upper-case and lower-case letters, as no path and no name of an object does."""
+    """True if the word mixes digits, upper-case and lower-case letters, as paths and names of objects rarely do."""
     tests: tuple[Callable[[str], bool], ...] = (str.isdigit, str.isupper, str.islower)
     return all(any(test(each) for each in text) for test in tests)
 

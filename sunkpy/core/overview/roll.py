@@ -1,4 +1,4 @@
-"""What `kubectl sunk roll` writes to a NodeSet, and its answer: how far the roll of the slurmd pods is."""
+"""What `kubectl sunk roll` writes to a NodeSet, and its answer: how far the rolling update of the slurmd pods is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALL: Final = "100%"
 
 
 class Verb(enum.StrEnum):
-    """What `kubectl sunk roll` does with the roll of a NodeSet."""
+    """What `kubectl sunk roll` does with the rolling update of a NodeSet: show, pause, resume, or begin it now."""
 
     STATUS = "status"
     PAUSE = "pause"
@@ -30,7 +30,8 @@ class Verb(enum.StrEnum):
 class RollChange(msgspec.Struct, frozen=True, kw_only=True):
     """The fields to write to a NodeSet; None leaves a field as it is.
 
-    `ends_windows`: remove the maintenance windows, so that the roll begins at once. `why_not`: why nothing is written.
+    `ends_windows`: remove the maintenance windows, so that the rolling update begins at once. `why_not`: why nothing is
+    written.
     """
 
     paused: bool | None = None
@@ -53,7 +54,8 @@ class RollChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None = None) -> RollChange:
-    """Return what to write to the NodeSet for this verb. `max_unavailable`: a value of the person, written too.
+    """Return what `kubectl sunk roll` writes to the NodeSet for this verb. `max_unavailable`: the person's value for
+    the spec, which is written, too.
 
     `now` without such a value allows all pods to be unavailable at once.
     """
@@ -79,7 +81,7 @@ def plan_roll(facts: NodeSetFacts, verb: Verb, max_unavailable: int | str | None
 
 
 def busy_nodes(facts: NodeSetFacts) -> frozenset[str]:
-    """Return the Slurm nodes whose slurmd pods the roll will replace when their jobs have ended."""
+    """Return the Slurm nodes whose slurmd pods the rolling update will replace when their jobs have ended."""
     outdated = facts.world.survey.outdated if facts.world is not None else ()
     return frozenset(slurm_node_of(judged.pod) for judged in outdated)
 

@@ -1,4 +1,5 @@
-"""The page's table of hand-overs: which job lost its nodes, to which other job, and how long that one waited for them.
+"""The page's table of hand-overs: which job lost its nodes, to which other job, and how long the other job waited for
+them.
 
 The Event of an eviction names both jobs. The time is taken from the start of the next job, while Slurm remembers it, or
 else from when the pod was gone, which the page sees at its refresh every few seconds.
@@ -31,7 +32,9 @@ _JOB: Final = re.compile(r"Slurm job (\d+) ([^;]*?)(?: by (Slurm job (\d+)[^;]*)
 def find_handovers(
     events: Iterable[Event], pool: PoolFacts, now: datetime, before: Mapping[str, msgspec.Struct]
 ) -> Mapping[str, HandOverRow]:
-    """Return the hand-overs, the newest first. `before`: the rows found earlier, which hold how long each took."""
+    """Return the hand-overs, the newest first. `before`: the rows of the last update, from which the times of finished
+    ones are taken.
+    """
     jobs = {job.row.id: job for job in pool.jobs or ()}
     there = {"/".join(pod.key) for pod in pool.pods if pod.spec.node_name and not has_left_node(pod)}
     found = {event.uid: _of_event(event, jobs, there) for event in events if flag_of(event.reason)}
@@ -67,7 +70,9 @@ def _timed(row: HandOverRow, earlier: msgspec.Struct | None, now: datetime) -> H
 
 
 def _of_jobs(jobs: Iterable[QueuedJob]) -> Iterator[tuple[str, HandOverRow]]:
-    """Yield preempted jobs of people, while Slurm remembers them; Slurm does not say which job preempted them."""
+    """Yield a row for each preempted job of a person, while Slurm remembers it; Slurm does not say which job preempted
+    it.
+    """
     for job in jobs:
         if "PREEMPTED" in job.row.state and parse_comment(job.row.comment) is None and job.ended_s:
             at = rfc3339(datetime.fromtimestamp(job.ended_s, UTC))

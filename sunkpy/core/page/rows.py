@@ -23,7 +23,7 @@ EMPTY: Tables = {key: {} for key in (HEAD, NODES, WAITING, RUNNING, HANDOVERS, C
 
 
 class Joint(enum.StrEnum):
-    """The state of a node in Kubernetes and Slurm together; the first one that applies."""
+    """The state of a node in Kubernetes and Slurm together: the first member, from DOWN to FREE, that applies."""
 
     DOWN = "down"  # Slurm cannot use the node
     DRAINING = "draining"  # no new job starts on the node, a job or pod still runs
@@ -59,7 +59,7 @@ class NodeRow(Row, frozen=True, kw_only=True):
 
 
 class RunningRow(Row, frozen=True, kw_only=True):
-    """A job that has nodes. `pods`: it is a job of pods; then `name` is the name of its gang."""
+    """A job that has nodes. `pods`: it is a job of pods; then `name` is the name of its gang (its group of pods)."""
 
     pods: bool = False
     name: str = ""
@@ -107,7 +107,7 @@ class ChangeRow(Row, frozen=True, kw_only=True):
 
 
 def joint_of(line: NodeLine) -> Joint:
-    """Return the state of a node for the page, whoever has drained it."""
+    """Return the state of a node for the page. Who has drained the node makes no difference."""
     if line.standing is Standing.DOWN:
         return Joint.DOWN
     has_something = bool(line.jobs or line.pods)

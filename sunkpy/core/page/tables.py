@@ -41,7 +41,7 @@ _EACH_POD: Final = frozenset({"Scheduled", "WaitingForSlurm"})
 
 
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the tables are built from. `now`: when it was read, in UTC."""
+    """All that the tables are built from. `now`: the time at which the pool and the Events were read, in UTC."""
 
     pool: PoolFacts
     events: tuple[Event, ...] = ()

@@ -20,7 +20,9 @@ from sunkpy.core.placement.eligibility import TRANSIENT_TAINTS
 
 
 class Verdict(enum.Enum):
-    """What the kubelet would answer if the pod were bound now."""
+    """What the kubelet would answer if the pod were bound now: admit it, refuse it, or admit it once ending pods are
+    gone.
+    """
 
     ADMIT = "admit"
     WAIT = "wait"  # not now, but once pods that are already ending are gone
@@ -28,8 +30,8 @@ class Verdict(enum.Enum):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on a pod and a node, with the reason unless it is `ADMIT`. `reason` is a word for it, if devices are
-    lacking.
+    """Whether the kubelet would admit a pod to a node, and the reason in words (`why`) unless it would. `reason`: one
+    word for it, if devices are lacking.
 
     `is_of_others`: other pods, which come and go, are in the way, and nothing is wrong with this pod.
     """
@@ -44,7 +46,9 @@ ADMITTED = Admission(verdict=Verdict.ADMIT)
 
 
 def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Admission:
-    """Return the kubelet's verdict on `pod`. `pods_on_node` are all pods that are bound to the node."""
+    """Return whether the kubelet would admit `pod` to the node now. `pods_on_node` are all pods that are bound to the
+    node.
+    """
     if unwanted := why_node_refuses(pod, node):
         return _refuse(unwanted)
     others = [other for other in pods_on_node if other.uid != pod.uid]
@@ -64,7 +68,7 @@ def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Ad
 
 
 def why_node_refuses(pod: Pod, node: Node) -> str:
-    """Return why the pod may not come to the node, whoever else is there; empty if it may."""
+    """Return why the pod may not come to the node, whatever other pods are there; empty if it may."""
     if not matching.matches_affinity(node, pod.spec):
         return f"node {node.name} does not match the pod's nodeSelector or node affinity"
     taints = matching.untolerated(node.spec.taints, pod.spec.tolerations, effects=(matching.NO_EXECUTE,))

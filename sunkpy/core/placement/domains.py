@@ -2,14 +2,15 @@
 
 Slurm does not know such labels. So one domain (one value of the label) is chosen before the job is submitted, and the
 nodes of all other domains are excluded from the job. That binds the job to this domain while it waits, even if another
-one is free earlier; so a domain with room now is preferred. If a kubelet there refuses the gang, the next job takes
-another domain.
+domain is free earlier; so a domain with room now is preferred. If a kubelet there refuses the gang (the pods of the
+job), the next job takes another domain.
 
 Gangs that must not share a domain take turns by the numbers that their owner gave them, because Slurm may start them at
-the same moment. If two gangs get the same domain, one is refused when it is bound, and takes the next.
+the same moment. If two gangs get the same domain, one of them is refused when its pods are bound, and takes the next
+domain.
 
-A job for one node needs no choice, unless others must not be there: it asks for one node, and nodes that are too small
-are excluded.
+A job for one node needs no choice, unless other gangs must not be on that node: it asks for one node, and nodes that
+are too small are excluded.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
-    """The slots of a gang that must be together: `slots` of them, each with `needs` (from `counted`), on nodes with one
-    value of `label`. If `apart`, no two are on one node.
+    """What a gang wants in one domain (nodes with the same value of `label`): `slots` tasks, each with `needs` (from
+    `counted`). If `apart`, no two of them are on one node.
 
     `excluded`: nodes that the job excludes while it waits. The job stays with the domain in which it excludes no node,
     as long as that domain has room. `refused`: nodes that have refused the gang; a domain without them is preferred.
@@ -46,7 +47,8 @@ class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wish: DomainWish) -> Eligibility:
-    """Return the nodes of one domain with room for the wish; none, with the reason, if there is no such domain.
+    """Return the eligible nodes of one domain (one value of `wish.label`) with room for the wish; none, with the
+    reason, if there is no such domain. For single nodes without a `turn`: all nodes with room.
 
     `candidates` are all nodes, with what Slurm says of them now.
     """
@@ -82,11 +84,15 @@ def in_one_domain(eligibility: Eligibility, candidates: Iterable[Candidate], wis
 
 
 def _value(candidate: Candidate, label: str) -> str:
-    """Return the domain of a node. Its hostname's domain is the node itself, whatever its labels say."""
+    """Return the domain of a node: its value of the label, empty without it. For the hostname label it is the Slurm
+    node itself.
+    """
     return candidate.slurm_node if label == HOSTNAME else candidate.node.labels.get(label, "")
 
 
 def _slots(wish: DomainWish, room: NodeAmounts) -> int:
-    """Return how many slots fit on a node with this room, when nothing else is there."""
+    """Return how many tasks of the wish fit on a node with this room when nothing else is there; at most one if they
+    are `apart`.
+    """
     fitting = times(wish.needs, room)
     return min(fitting, 1) if wish.apart else fitting

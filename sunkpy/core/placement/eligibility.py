@@ -1,10 +1,10 @@
 """The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
 
-Slurm places the job. So that it never chooses a node where the pod must not go, such nodes are excluded from the job:
-whole NodeSets by the features of the NodeSets that remain, or by the feature of a label, so that a waiting job need not
-be changed when nodes join later; and single nodes by name. Only lasting facts count: labels, taints, sizes, daemons.
-Nodes that are full, cordoned, not ready or drained now are not excluded: Slurm knows of that through the syncer, and
-the job waits in the queue.
+Slurm places the job. So that it never chooses a node where the pod must not go, such nodes are excluded from the job.
+If possible the job asks for the features of the NodeSets that remain, or for the feature of a label, so that it need
+not be changed when nodes join while it waits; other nodes are excluded by name. Only lasting facts count: labels,
+taints, sizes, daemons. Nodes that are full, cordoned, not ready or drained now are not excluded: Slurm knows of that
+through the syncer, and the job waits in the queue.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def by_names(eligibility: Eligibility) -> Eligibility:
 
 
 def takes_features(constraint: str) -> bool:
-    """True if features can be added to this constraint: Slurm has no brackets within brackets."""
+    """True if features can be added to this --constraint of a job: Slurm has no brackets within brackets."""
     return not constraint or _PLAIN.fullmatch(constraint) is not None
 
 
@@ -240,8 +240,8 @@ def _by_features(
     foreign: Iterable[str],
     selector: Mapping[str, str],
 ) -> Eligibility:
-    """Return the eligibility with those features that spare the most names, if any do: the NodeSets of the eligible
-    nodes, or a label that the pod selects and that NodeSets make a feature.
+    """Return the eligibility with the features that save the most excluded names, if any save some. The features are
+    the NodeSets of the eligible nodes, or a label that the pod selects and that NodeSets make a feature.
     """
     nodesets = frozenset(c.nodeset for c in allowed)
     of_labels = (frozenset({names.feature_of_label(*label)}) for label in sorted(selector.items()))
@@ -257,7 +257,7 @@ def _by_features(
 
 
 def _outside(features: frozenset[str], allowed: Sequence[Candidate], candidates: Iterable[Candidate]) -> frozenset[str]:
-    """Return the Slurm nodes that have none of these features, if each allowed node has one; otherwise nothing."""
+    """Return the Slurm nodes that have none of these features; nothing if an allowed node has none of them either."""
     if not allowed or any(c.slurm is None or c.slurm.features.isdisjoint(features) for c in allowed):
         return frozenset()
     return frozenset(c.slurm_node for c in candidates if c.slurm is not None and c.slurm.features.isdisjoint(features))
@@ -286,7 +286,9 @@ def _refusal(
     candidate: Candidate,
     gpu_resources: Mapping[str, str],
 ) -> str | None:
-    """Return why the pod may not use the node, apart from labels. It is the same for all nodes of a kind."""
+    """Return why the pod may not use the node, apart from labels; None if it may. The answer is the same for all nodes
+    of the same `Candidate.kind`.
+    """
     taints = matching.untolerated(candidate.node.spec.taints, spec.tolerations, ignored_keys=TRANSIENT_TAINTS)
     if taints:
         return f"with taint {taints[0].key}={taints[0].value}:{taints[0].effect} that the pod does not tolerate"

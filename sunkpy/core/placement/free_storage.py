@@ -1,7 +1,7 @@
-"""Where storage is free, as drivers report it. There is one object for each node and class, and a cluster has thousands
-of nodes.
+"""Where storage is free, as CSI drivers report it in CSIStorageCapacity objects. There may be one for each node and
+storage class, and a cluster has thousands of nodes.
 
-All gangs of a pass ask the same question, so the answer for a class and size is kept until a change concerns it.
+All gangs (groups of pods) ask the same question, so the answer for a class and size is kept until a change concerns it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class FreeRoom:
         self._candidates: Sequence[Candidate] = ()
 
     def follow(self, old: FreeStorage | None, new: FreeStorage | None) -> None:
-        """Follow one change of a CSIStorageCapacity. This is a handler for an informer."""
+        """Take in one change of a CSIStorageCapacity object. `old` is None for a new object, `new` for a deleted one.
+        This is a handler for an informer.
+        """
         if old is not None and old.node_topology is not None:
             by_names = self._known.get(old.storage_class_name, {})
             names, values = _place(old)
@@ -59,8 +61,8 @@ class FreeRoom:
         )
 
     def without(self, asked: Asked, candidates: Sequence[Candidate]) -> frozenset[str]:
-        """Return the Slurm nodes without room for such a volume. The answer is kept while the candidates
-        are the same.
+        """Return the Slurm nodes without room for a volume of this class and size. The answer is kept until the
+        candidates change, or a change of free storage concerns it.
         """
         if self._candidates is not candidates:
             self._candidates = candidates
@@ -73,7 +75,9 @@ class FreeRoom:
 
 
 def decides(asked: Asked, before: FreeStorage | None, now: FreeStorage | None) -> bool:
-    """True if this change may alter whether such a volume can be made somewhere."""
+    """True if this change of a CSIStorageCapacity may alter where a volume of this class and size (`asked`) can be
+    made.
+    """
     held, holds = (
         [each.node_topology]
         if each is not None and each.storage_class_name == asked[0] and each.holds(asked[1])

@@ -31,7 +31,9 @@ def taken_by_others(pods: Iterable[Pod], *, scheduler_names: Collection[str]) ->
 
 
 def taken_without_job(pod: Pod, *, scheduler_names: Collection[str]) -> matching.Amounts:
-    """Return what the pod takes if it has no Slurm job, such as a daemon that names our scheduler; else nothing."""
+    """Return what the pod takes if it has no Slurm job, such as a daemon that names sunkpy's scheduler; nothing if it
+    has one.
+    """
     is_other = pod.spec.scheduler_name not in scheduler_names or _is_without_job(pod)
     return requests(pod.spec) if is_other and _is_there(pod) else {}
 
@@ -49,7 +51,7 @@ def uncounted(spec: PodSpec, *, gpu_resources: Collection[str]) -> matching.Amou
 def full_nodes(
     needs: matching.Amounts, candidates: Iterable[Candidate], held: Mapping[str, matching.Amounts]
 ) -> dict[str, str]:
-    """Return the Slurm nodes that lack something of `needs`, and what, if pods with a job keep what they have there.
+    """Return Slurm node → which of the `needs` it lacks, for nodes that lack one because pods with a job have it.
 
     `held`: what such pods have, by Kubernetes node.
     """
@@ -73,7 +75,7 @@ def as_much(spec: PodSpec) -> Container:
     """Return one container that takes as much of a node as the whole pod, because some pods have ten thousand
     containers.
 
-    If there are more than a hundred resources, it keeps cpu, memory, ephemeral-storage and some others.
+    If the pod asks for more than a hundred resources, the container has cpu, memory, ephemeral-storage and some others.
     """
     asked = {name: amount for name, amount in requests(spec).items() if name != "pods"}
     if len(asked) > _MOST_RESOURCES:
@@ -84,7 +86,7 @@ def as_much(spec: PodSpec) -> Container:
 
 
 def _is_without_job(pod: Pod) -> bool:
-    """True if the pod was bound without a job to the one node that it is made for."""
+    """True if the pod is made for one node, like a DaemonSet's pod, and was bound there without a Slurm job."""
     return names.ANNOTATION_JOB_ID not in pod.annotations and bool(matching.named_node(pod.spec))
 
 

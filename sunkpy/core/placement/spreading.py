@@ -17,12 +17,12 @@ from sunkpy.core.model.objects import Node, Pod, PodSpec, SpreadConstraint
 
 
 def constraints_of(spec: PodSpec) -> tuple[SpreadConstraint, ...]:
-    """Return the constraints that keep the pod from some nodes."""
+    """Return the pod's constraints that keep it from some nodes (`DoNotSchedule`)."""
     return tuple(each for each in spec.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule")
 
 
 def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
-    """True if the constraint on the pod `of` is about the pod `other`, which may be the same pod."""
+    """True if the spread constraint of the pod `of` counts the pod `other`, which may be the same pod."""
     if constraint.label_selector is None or other.metadata.namespace != of.metadata.namespace:
         return False
     alike = (name for name in constraint.match_label_keys if name in of.labels)
@@ -41,7 +41,7 @@ def labels_compared(pod: Pod) -> Iterator[str]:
 def crowded(
     pod: Pod, nodes: Mapping[str, Node], others: Iterable[Pod], *, is_usable: Callable[[str], bool]
 ) -> dict[str, str]:
-    """Return the Kubernetes nodes on which the pod would be one too many, and why.
+    """Return Kubernetes node → why the pod must not go there by its spread constraints: it would be one too many.
 
     Args:
         pod: a pod that is not bound.

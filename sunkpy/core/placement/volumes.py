@@ -4,11 +4,11 @@ Neither Slurm nor a kubelet's admission checks that: a pod that is bound where i
 without a container, and holds its job. So the nodes out of reach are excluded from the job, and pods whose claim has no
 volume yet are not submitted.
 
-If a class waits for the first consumer, the volume is made for the node that Slurm gave to the pod. The job is
+If a storage class waits for the first consumer, the volume is made for the node that Slurm gave to the pod. The job is
 restricted by the class, and by the free storage of nodes, if the driver of the class reports it. The pod is bound when
-the volume is there. A provisioner that cannot make it for that node takes the choice back, so that a scheduler chooses
-another. sunkpy does not choose among volumes that an administrator made beforehand: such a claim has to name its
-volume.
+the volume is there. A provisioner that cannot make the volume for that node takes the choice of the node back, so that
+a scheduler chooses another node. sunkpy does not choose among volumes that an administrator made beforehand: such a
+claim has to name its volume.
 
 A claim for one pod (ReadWriteOncePod) keeps other pods waiting until that pod has ended.
 
@@ -117,7 +117,9 @@ def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
 
 
 def given_back(before: Claim, now: Claim) -> str:
-    """Return the node for which the driver does not make the claim's volume after all; otherwise empty."""
+    """Return the node that had been chosen for the claim's volume, if the driver has taken the choice back; empty if it
+    has not.
+    """
     return before.selected_node if not now.selected_node and not now.is_bound else ""
 
 
@@ -165,7 +167,9 @@ def _claim_names(pod: Pod) -> Iterator[str]:
 
 
 def _bound(pod: Pod, name: str, storage: Storage) -> _Bound | str | None:
-    """Return where a claim keeps its pod, or, as text, why that is not known yet; None if it keeps the pod nowhere."""
+    """Return on which nodes a claim allows its pod, or, as text, why that is not known yet; None if it allows every
+    node.
+    """
     claim, whose = storage.claim((pod.metadata.namespace, name)), f"claim {name} of pod {pod.name}"
     if claim is None:
         return f"{whose} is not there"
@@ -211,8 +215,8 @@ def _why_full(claim: Claim) -> str:
 
 
 def _on_node(node: str, claim: str) -> _Bound:
-    """Bind the pod to the node for which its volume is being made. A second choice could come too late; a driver that
-    cannot make the volume there takes the choice back.
+    """Return the rule that the pod has to be on the node for which its volume is being made. A second choice could come
+    too late; a driver that cannot make the volume there takes the choice back.
     """
     here = NodeSelectorTerm(match_fields=(_is_in("metadata.name", (node,)),))
     why_not = f"out of reach of the volume that is made on node {node} (claim {claim})"

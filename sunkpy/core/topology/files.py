@@ -1,15 +1,16 @@
-"""topology.conf (Slurm 24.11 and later) and topology.yaml (26.05): writes the syncer's own files, and reads files that
+"""Writes the syncer's own topology.conf (Slurm 24.11 and later) and topology.yaml (26.05), and reads such files that
 others wrote.
 
 Slurm 24.11 knows the place of a node only from the file. So our file names the nodes that Slurm knows. Its last line
-has a hash of their records: a record that is deleted leaves a gap in the switch, and the next node to register gets
-that place until slurmctld reads the file again.
+has a hash of the nodes' records in Slurm: a deleted record leaves a gap in the switch, and the next node to register
+gets that place until slurmctld reads the file again.
 
-Slurm 26.05 gets the place of each node with its record. Its file has the root, from which it makes the switches that a
-node names, and in a large cluster also nodes (`restart`). Slurm does not make blocks, so the file has them all.
+Slurm 26.05 gets the place of each node with its record. Its file has the root, below which Slurm makes the switches
+that a record names, and in a large cluster also nodes (`restart`). Slurm does not make blocks, so the file has them
+all.
 
-slurmctld exits on some files, so ours never repeats the name of a switch, lacks a child, or (24.11) has a leaf without
-nodes.
+slurmctld exits on some files. So our file never has two switches of one name, a switch whose child is missing, or
+(24.11) a leaf without nodes.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _ENTRY: Final = re.compile(r"(\w+)=(\S*)")
 
 
 class BadTopology(Exception):
-    """The file cannot be read; the text says what is wrong in it."""
+    """The error that a topology file cannot be read; the text says what is wrong in the file."""
 
 
 class FileTopology(msgspec.Struct, frozen=True, kw_only=True):
-    """One topology of a file: for each node its switches, widest first, or its block."""
+    """One topology that a file describes: for each node the switches above it, widest first, or its block."""
 
     paths: Mapping[str, tuple[str, ...]] = {}
     blocks: Mapping[str, str] = {}
@@ -48,8 +49,8 @@ class FileTopology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_conf(places: Mapping[str, Place], *, records: Iterable[str]) -> str:
-    """Return topology.conf with the tree of these nodes, for 24.11. `records`: for each node a text that differs from
-    that of its next record.
+    """Return the text of topology.conf for Slurm 24.11, with the tree of switches above these nodes. `records`: for
+    each node a text that changes when Slurm gets a new record of the node; the file has their hash.
     """
     leaves, children = _switches({node: (ROOT, *(place.switches or (UNKNOWN,))) for node, place in places.items()})
     lines = [f"SwitchName={leaf} Nodes={hostlist.compress(nodes)}" for leaf, nodes in sorted(leaves.items())]
@@ -58,7 +59,9 @@ def write_conf(places: Mapping[str, Place], *, records: Iterable[str]) -> str:
 
 
 def with_digest(text: str, records: Iterable[str]) -> str:
-    """Return a topology.conf that changes whenever the records of its nodes do."""
+    """Return the text of topology.conf with a hash of `records` (texts for Slurm's records of its nodes), so that the
+    file changes whenever one of them does.
+    """
     digest = hashlib.sha256("\n".join(sorted(records)).encode()).hexdigest()[:12]
     return f"{text.rstrip()}\n# records: {digest}\n"
 
@@ -70,10 +73,10 @@ def write_yaml(
     *,
     paths: Mapping[str, tuple[str, ...]] | None = None,
 ) -> str:
-    """Return topology.yaml for 26.05; the first plugin's topology is the cluster's. `blocks` are all that any node
-    names.
+    """Return the text of topology.yaml for Slurm 26.05; the topology of the first plugin is the cluster's default.
+    `blocks`: the names of all blocks that nodes are in.
 
-    `paths`: for each node that the file shall place, the switches above it, the root first.
+    `paths`: for each node that the file should place, the switches above it, the root first.
     """
     bodies = {
         TREE: "  tree:\n    switches:\n" + ("".join(_yaml_switches(paths)) if paths else f"      - switch: {ROOT}\n"),
@@ -97,7 +100,7 @@ def _yaml_switches(paths: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def _switches(paths: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[str, set[str]]]:
-    """Return the nodes of each leaf, and what is below each other switch."""
+    """Return leaf switch → its nodes, and, for each other switch, which switches are below it."""
     leaves: dict[str, list[str]] = {}
     children: dict[str, set[str]] = {}
     for node, path in paths.items():
@@ -111,7 +114,7 @@ def _switches(paths: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, list[str]
 
 
 def read(name: str, text: str) -> tuple[FileTopology, ...]:
-    """Return the topologies of a file that somebody else wrote; its name says which of both formats it has.
+    """Return the topologies of a file that somebody else wrote. Its name says whether it is YAML or topology.conf.
 
     Raises:
         BadTopology: the file cannot be read.
@@ -123,8 +126,8 @@ def read(name: str, text: str) -> tuple[FileTopology, ...]:
 
 
 def place_in(layouts: Sequence[FileTopology], node: str) -> Place:
-    """Return the place of a node in a topology file that somebody else wrote. The switches get our names, which contain
-    their path.
+    """Return the place of a node by a topology file that somebody else wrote. The switches get sunkpy's names, which
+    contain their path. If the file lacks the node, the place only has a problem.
     """
     path = path_in(layouts, node)
     block = next((layout.blocks[node] for layout in layouts if node in layout.blocks), "")
@@ -133,17 +136,19 @@ def place_in(layouts: Sequence[FileTopology], node: str) -> Place:
 
 
 def path_in(layouts: Sequence[FileTopology], node: str) -> tuple[str, ...]:
-    """Return the switches of a node, as the file names them, widest first; empty if it has none there."""
+    """Return the switches above a node, under the file's names, widest first; empty if the file has none for it."""
     return next((layout.paths[node] for layout in layouts if node in layout.paths), ())
 
 
 def paths_in(layouts: Iterable[FileTopology]) -> dict[str, tuple[str, ...]]:
-    """Return the switches of all nodes that have some, as the file names them, widest first."""
+    """Return node → the switches above it, under the file's names, widest first, for all nodes for which the file has
+    switches.
+    """
     return {node: path for layout in layouts for node, path in layout.paths.items()}
 
 
 def nodes_in(layouts: Iterable[FileTopology]) -> frozenset[str]:
-    """Return all nodes that the file names."""
+    """Return the names of all nodes that the topology file names, below a switch or in a block."""
     return frozenset(node for layout in layouts for node in (*layout.paths, *layout.blocks))
 
 
@@ -163,7 +168,9 @@ def _read_conf(text: str) -> FileTopology:
 
 
 def _paths(nodes: Mapping[str, Iterable[str]], parents: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the switches above each node, widest first. If a node is in two leaves, the first counts, as in Slurm."""
+    """Return node → the switches above it, widest first. `nodes`: leaf → its nodes; `parents`: switch → the one above
+    it. If a node is in two leaves, the first counts, as in Slurm.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for leaf, below in nodes.items():
         path = [leaf]

@@ -1,4 +1,4 @@
-"""When a new topology file is written. slurmctld and every slurmd read all their files again for it.
+"""Decides when a new topology file is written. After each write, slurmctld and every slurmd read all their files again.
 
 So changes are collected until they have settled, and at most one file is written in ten minutes, the first one at once.
 """
@@ -9,12 +9,12 @@ import msgspec
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the topology file may be written: at most once in `each_s`, when it has been the same for `settles_s`,
-    or after `longest_s`.
+    """How often the topology file may be written: at most once in `each_s`, and only when its new text has been the
+    same for `settles_s` or has differed from the written file for `longest_s`.
 
     `again_s`: after this time, a node's place that Slurm did not accept is tried again. `start_s`: the most processor
-    time that a start of slurmctld may take for nodes that its file does not place (`restart`), so that it answers
-    within 10 s even on a busy machine.
+    time that a start of slurmctld may take for nodes that its file does not place (`restart`). With this limit
+    slurmctld answers within 10 s even on a busy machine.
     """
 
     each_s: float = 600.0
@@ -25,7 +25,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that differs from the written one: since when it has this text, and since when it differs at all."""
+    """A topology file that is to be written: its text, since when the text is the same, and since when it differs from
+    the written file.
+    """
 
     text: str
     same_since_s: float
@@ -33,7 +35,9 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note(pending: Pending | None, *, wanted: str, written: str, now_s: float) -> Pending | None:
-    """Return what is pending now that this file is wanted; None if it is the written one."""
+    """Return the file that is to be written, now that `wanted` is its right text; None if `written` has this text
+    already.
+    """
     if wanted == written:
         return None
     if pending is None:

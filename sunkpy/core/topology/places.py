@@ -1,8 +1,8 @@
-"""The place of one node in the network, from labels and annotations of its Node alone.
+"""Computes the place of one node in the network from labels and annotations of its Node alone.
 
 The name of a switch contains its whole path, and ends in a slash if other switches are below it: `sp1/` and
-`sp1/leaf4`. So a switch that is found below another parent gets another name, because Slurm 26.05 moves no switch that
-it has. And a leaf never has the name of a switch with switches below.
+`sp1/leaf4`. So a switch that is found below another parent gets another name, because Slurm 26.05 cannot move a switch.
+And a leaf never has the name of a switch that has switches below it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a node: the names of the switches above it, widest first, without the root, and the name of its
     block.
 
-    `levels`: the same switches as their source names them. `spec`: Slinky's text for Slurm, instead of switches and
-    block. `problem`: why there is no place, or no block.
+    `levels`: the same switches under the names that the labels or the file give them. `spec`: the place as Slinky's
+    annotation says it, instead of switches and block. `problem`: why there is no place, or no block.
     """
 
     levels: tuple[str, ...] = ()
@@ -46,19 +46,20 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaf(self) -> str:
-        """The switch to which the node is connected; empty if it is not known."""
+        """The name of the switch to which the node is connected; empty if it is not known."""
         return self.switches[-1] if self.switches else ""
 
     @property
     def path(self) -> str:
-        """The place as people read it, whatever its length: `sp1/leaf4`."""
+        """The place as people read it: `sp1/leaf4`. Long names of switches are not shortened here."""
         return "/".join(self.levels) or self.leaf or self.spec or self.block
 
 
 def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_block: bool = False) -> Place:
-    """Return the place of the Node with these labels, by the first of these sources that knows it.
+    """Return the place of the Node with these labels, by the first of these sources (sets of label keys) whose labels
+    the Node has. `wants_block`: a missing block is a problem.
 
-    If no source knows it, the problem is given for the source of which the Node has the most labels.
+    If no source fits, the place says what is missing for the source of which the Node has the most labels.
     """
     found = [(_switches(labels, source), source) for source in sources]
     for (values, problem), source in found:
@@ -74,7 +75,9 @@ def place_of(labels: Mapping[str, str], sources: Sequence[Source], *, wants_bloc
 
 
 def place_of_slinky(spec: str) -> Place:
-    """Return the place that Slinky's annotation names: `topo-switch:s2,topo-block:b2`."""
+    """Return the place that Slinky's annotation names: `topo-switch:s2,topo-block:b2`. If the text has another form or
+    is empty, the place only has a problem.
+    """
     if not spec:
         return Place(problem="no annotation topology.slinky.slurm.net/spec")
     if not _SPEC.fullmatch(spec):
@@ -83,10 +86,11 @@ def place_of_slinky(spec: str) -> Place:
 
 
 def topology_str_of(place: Place, plugins: Sequence[str], record: str = "") -> str:
-    """Return the place of one node as Slurm 26.05 takes it: `tree:all:sp1/:sp1/leaf4,block:b7`.
+    """Return the place of one node as Slurm 26.05 takes it: `tree:all:sp1/:sp1/leaf4,block:b7`. `plugins`: the
+    topologies that Slurm has. `record`: the place that Slurm has until now.
 
-    What is not known stays as in the `record` of the node, because a label may be gone for a moment. A node that never
-    had a switch is below the root, and one that never had a block is in none.
+    What is not known stays as in `record`, because a label may be gone for a moment. A node that never had a switch is
+    in the leaf `unknown` below the root, and a node that never had a block is in no block.
     """
     if place.spec or not plugins:
         return place.spec
@@ -97,19 +101,21 @@ def topology_str_of(place: Place, plugins: Sequence[str], record: str = "") -> s
 
 
 def units_of(spec: str) -> dict[str, str]:
-    """Return the unit of each topology that a record or annotation names: `{"tree": "all:sp1/:sp1/leaf4"}`."""
+    """Return topology → the node's place in it, as Slurm's record or an annotation says: `{"tree":
+    "all:sp1/:sp1/leaf4"}`.
+    """
     pairs = (part.partition(":") for part in spec.split(",") if part)
     return {name: unit for name, _, unit in pairs}
 
 
 def is_ours(record: str) -> bool:
-    """True if the record of a node names topologies of ours, and no others."""
+    """True if Slurm's record of a node's place names topologies of sunkpy (`tree`, `block`), and no others."""
     return bool(record) and units_of(record).keys() <= {TREE, BLOCK}
 
 
 def tell(place: Place, spec: str) -> str:
-    """Return the place for people, as it stands on the slurmd pod: `sp1/leaf4`. If it is not known, the text says why,
-    and the last known place.
+    """Return the node's place as text for people, which the syncer writes on the slurmd pod: `sp1/leaf4`. If the place
+    has a problem, the text gives the last known place, also from Slurm's record (`spec`), and the problem in brackets.
     """
     if not place.problem:
         return place.path
@@ -118,26 +124,30 @@ def tell(place: Place, spec: str) -> str:
 
 
 def path_told(text: str) -> tuple[str, ...]:
-    """Return the path in a text of `tell`, widest switch first; empty if it has none."""
+    """Return the names of the levels in a text that `tell` made, widest first; empty if it names no place."""
     path = text.partition(" (")[0] if not text.startswith("(") else ""
     return tuple(path.split("/")) if path and path != UNKNOWN else ()
 
 
 def problem_told(text: str) -> str:
-    """Return the problem with the Node's labels in a text of `tell`; empty if there is none."""
+    """Return the problem with the Node's labels in a text that `tell` made; empty if it names none."""
     problem = text.partition("(")[2].rpartition(")")[0]
     return problem if problem != FILE_LACKS_IT else ""
 
 
 def switch_names(values: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the switches on a path. All but the last have switches below."""
+    """Return Slurm's names for the switches with these label values, widest first. All but the last have switches below
+    them, and end in a slash.
+    """
     names = [_short(values[: at + 1]) for at in range(len(values))]
     ours = "-" if len(names) == 1 and names[0] in (ROOT, UNKNOWN) else ""
     return (*(f"{name}/" for name in names[:-1]), *(f"{name}{ours}" for name in names[-1:]))
 
 
 def _switches(labels: Mapping[str, str], source: Source) -> tuple[tuple[str, ...], str]:
-    """Return the label values of the levels, widest first, and why there are none."""
+    """Return the Node's label values for the levels of a source, widest first, and an empty text; or no values, and a
+    text that says which labels are missing.
+    """
     keys = source.levels
     first = next((at for at, key in enumerate(keys) if labels.get(key)), len(keys))
     must = min(first, len(keys) - source.least)
@@ -156,8 +166,9 @@ def _either(keys: Sequence[str]) -> str:
 
 
 def _short(values: Sequence[str]) -> str:
-    """Return the name of a path. Slurm shortens no name, so in a long one the part above the last value becomes a hash:
-    leaves of one switch keep the same beginning. If the last value alone is too long, it is shortened, too.
+    """Return the name of a switch with this path, in at most 63 characters. In a longer name a hash replaces the part
+    above the last value, so leaves of one switch keep the same beginning. If the last value alone is too long, it is
+    shortened, too.
     """
     name = "/".join(values)
     if len(name) <= _LONGEST:

@@ -1,11 +1,11 @@
-"""How long a start of slurmctld 26.05 takes for nodes that its topology file does not place, and which nodes the file
-should place.
+"""Estimates how long a start of slurmctld 26.05 takes for nodes that its topology file does not place, and decides
+which nodes the file should place.
 
-slurmctld reads the file at once, and then places each node whose record says something else. For each such node it
-writes the names of all nodes below the switches above it. For each switch that the file lacks it computes all distances
-between switches again (topology_tree.c, switch_record.c). That is nothing for 1,000 nodes and a minute for 10,000. So
-in a small cluster the file names no node, and does not change when a node joins. In a large cluster it has the nodes
-that were there when it was written, and is written again when too many are not in it.
+slurmctld first reads the file, and then places each node whose record says something else. For each such node it writes
+the names of all nodes below the switches above it. For each switch that the file lacks, it computes all distances
+between switches again (topology_tree.c, switch_record.c). This takes no time for 1,000 nodes, and a minute for 10,000.
+So in a small cluster the file names no node, and does not change when a node joins. In a large cluster the file names
+the nodes that existed when it was written, and it is written again when it lacks too many nodes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ nodes in 25 leaves, otherwise 0.4 s.
 
 
 def to_place(records: Paths, in_file: Paths, *, enough_s: float) -> Paths:
-    """Return the nodes that the file shall place: those of the present file, if slurmctld starts fast enough with them,
-    otherwise all.
+    """Return the nodes that the topology file should place, with the switches above each: those in the present file
+    (`in_file`), if slurmctld then starts within `enough_s`, otherwise all nodes of `records`.
     """
     return in_file if takes_s(records, in_file) <= enough_s else records
 
 
 def takes_s(records: Paths, in_file: Paths) -> float:
-    """Return the processor seconds of slurmctld's start for all that the records say and the file does not."""
+    """Return how many processor seconds a start of slurmctld needs to place the nodes whose path in `records` differs
+    from the path in the topology file (`in_file`).
+    """
     elsewhere = sum(1 for node, path in records.items() if in_file.get(node) != path)
     known = _switches(in_file)
     each, switches = len(known), len(known | _switches(records))
@@ -42,7 +44,9 @@ def takes_s(records: Paths, in_file: Paths) -> float:
 
 
 def paths_of(records: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the switches in the nodes' records, where sunkpy has set them. Those that others set may be no tree."""
+    """Return node → the switches above it by Slurm's record of the node. Only places that sunkpy set are returned,
+    because places that others set may not form a tree.
+    """
     found = {record: _path(record) for record in {*records.values()}}
     return {node: path for node, record in records.items() if (path := found[record])}
 

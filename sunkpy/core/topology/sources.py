@@ -1,4 +1,5 @@
-"""Who writes the network into Node labels, and with which keys.
+"""Lists the programs that write a Node's place in the network into its labels, and the label keys that each of them
+uses.
 
 The keys are facts of other projects, as of November 2026: topograph (pkg/topology, docs/reference), GKE ("Plan GPU
 capacity" and its Topology for Kueue), Amazon EKS ("network topology labels"), Oracle's oci-hpc-oke, CoreWeave
@@ -20,10 +21,12 @@ SLINKY_ANNOTATION: Final = "topology.slinky.slurm.net/spec"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The label keys of one topology source: `levels`, widest first, and `blocks`, such as nodes behind one NVLink.
+    """The Node label keys in which one program writes the network: `levels` for the switches, widest first, and
+    `blocks`, such as nodes behind one NVLink.
 
-    The last `least` of `levels` must be on a Node; wider ones may be missing from the outside in. `longer` is a level
-    below the last one, which only some machines have. Of several keys in `blocks` the first that is there counts.
+    The last `least` of `levels` must be on a Node; wider ones may be missing, the widest first. `longer` is the key of
+    a level below the last one, which only some machines have. Of several keys in `blocks` the first that the Node has
+    counts.
     """
 
     name: str
@@ -117,24 +120,29 @@ class _Levels(Wire, frozen=True, kw_only=True):
 
 
 class KueueTopology(KubeObject, frozen=True, kw_only=True):
-    """A Topology of Kueue (kueue.x-k8s.io, cluster-wide): the label keys of the levels, widest first."""
+    """A cluster-wide Topology object of Kueue (kueue.x-k8s.io), whose spec has the label keys of the levels, widest
+    first.
+    """
 
     spec: _Levels = _Levels()
 
 
 def of_kueue(topology: KueueTopology) -> Source:
-    """Return the levels of Kueue's Topology as a source, without the node itself."""
+    """Return a source with the label keys of Kueue's Topology as its levels. The level of single nodes (the hostname)
+    is left out.
+    """
     return of_keys([level.node_label for level in topology.spec.levels], name=f"Topology {topology.name}")
 
 
 def of_keys(keys: Iterable[str], *, blocks: Iterable[str] = (), name: str = "labels") -> Source:
-    """Return a source for label keys that a person has written, widest first; all of them must be on a Node."""
+    """Return a source with label keys that a person has configured, widest first. A Node must have all of them."""
     levels = tuple(key for key in keys if key and key != HOSTNAME)
     return Source(name=name, levels=levels, least=len(levels), blocks=tuple(blocks))
 
 
 def known(name: str) -> tuple[Source, ...]:
-    """Return the sources with this name, in the order in which they are tried; empty if there is none.
+    """Return the known label sources with this name, in the order in which they are tried on a Node; empty if there is
+    none.
 
     `auto` means all sources, and a name means all its generations: `topograph` is `topograph-0.5`, too.
     """

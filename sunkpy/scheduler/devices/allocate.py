@@ -1,11 +1,13 @@
-"""Allocates devices to the ResourceClaims of pods before a binding: for all pods that are bound together, or for none.
+"""Allocates devices to the ResourceClaims of pods before the pods are bound: for all pods that are bound together, or
+for none.
 
-The order of writes is that of kube-scheduler: a finalizer, so that the claim cannot be deleted while its pod lives,
-then allocation and reservation in one write that is guarded by the claim's resourceVersion. When the pod has ended,
-Kubernetes' own controller frees the devices. They are freed here only if the pod was not bound after all.
+The order of writes is that of kube-scheduler: first a finalizer, so that the claim cannot be deleted while its pod
+lives, then allocation and reservation in one write that is guarded by the claim's resourceVersion. When the pod has
+ended, Kubernetes' own controller frees the devices. The scheduler frees them only if a pod was not bound after all, or
+if a claim still has devices for another node.
 
-A pod that was deleted by force frees its claim while its processes may still run. So no pod of its job gets devices on
-that node until these have had time to end.
+If a pod was deleted by force, Kubernetes frees its claim while the pod's processes may still run. So other pods of the
+same job get no devices on that node until these processes have had time to end.
 """
 
 from __future__ import annotations
@@ -51,8 +53,12 @@ SlurmdOf = Callable[[str], Pod | None]
 
 
 class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices chosen for pods that are to be bound. By pod uid: why a pod cannot have its devices now
-    (`obstacles`), and the annotation that names its devices (`notes`).
+    """The devices that were chosen for pods which are to be bound.
+
+    Args:
+        chosen: which claim gets which devices.
+        obstacles: pod uid → why the pod cannot have its devices now.
+        notes: pod uid → the value of the annotation that names the pod's devices.
     """
 
     chosen: Sequence[Chosen] = ()
@@ -61,7 +67,9 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allocator:
-    """Chooses devices for the pods of a job and writes their claims; each leader has its own."""
+    """Chooses devices for the pods of a job, and writes them into the pods' claims; each leader has its own
+    allocator.
+    """
 
     def __init__(
         self,
@@ -88,7 +96,8 @@ class Allocator:
         self._maker = maker
 
     async def plan(self, action: Bind, placed: Sequence[tuple[Pod, Node]]) -> DevicePlan:
-        """Choose devices for the claims of pods that are to be bound, or for the device plugin.
+        """Choose the devices for pods that are to be bound: those of their claims, and those that the device plugin
+        gives them. Nothing is written yet.
 
         Raises:
             SlurmError: a Slurm node could not be read.
@@ -152,11 +161,12 @@ class Allocator:
         )
 
     async def write(self, plan: DevicePlan) -> None:
-        """Write the chosen devices into the claims. If one write fails, the devices of all these claims are freed.
+        """Write the chosen devices into the claims of the pods. If one write fails, the devices of all these pods are
+        freed again, as far as possible.
 
         Raises:
-            Refused: the apiserver refuses a write for good.
-            KubeError: a claim was not written; decide again.
+            Refused: the apiserver refuses a write, and would refuse it again.
+            KubeError: a claim was not written; decide about the gang again.
         """
         try:
             await fan_out(partial(self._write, each) for each in plan.chosen if not each.is_written)
@@ -184,10 +194,11 @@ class Allocator:
             raise Refused(chosen.pod, why) from error
 
     async def release(self, pod: Pod) -> None:
-        """Free the devices of claims that are reserved for a pod that was not bound.
+        """Free the devices of all claims that are reserved for this pod, because the pod was not bound. Nothing happens
+        if the pod has a node or is gone.
 
         Raises:
-            KubeError: some devices were not freed; decide again.
+            KubeError: some devices were not freed; decide about the pod again.
         """
         found = await self._pods.read(pod.key, pod.uid)
         if found is None or found.spec.node_name:  # Kubernetes' own controller frees those of a pod that is gone
@@ -197,8 +208,8 @@ class Allocator:
                 await self._clear(claim)
 
     async def has_lost_devices(self, pod: Pod) -> bool:
-        """True if the pod's devices are still lost after pod and claims were read again from the apiserver. The watch
-        of claims may be ahead of the watch of pods, or behind it.
+        """True if a bound pod no longer has its devices, as the apiserver says when pod and claims are read again. The
+        watches do not suffice for that: the watch of claims may be ahead of the watch of pods, or behind it.
         """
         # Claims first: while the pod has not ended, Kubernetes' own controller has not freed them.
         await fan_out(partial(self._renew, key) for key in self._devices.rivals(pod))

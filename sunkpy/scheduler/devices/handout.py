@@ -1,7 +1,7 @@
-"""Chooses the note, written with a pod's binding, that says which GPUs sunkpy's device plugin hands out to the pod.
+"""Chooses the annotation, written with the binding of a pod, that tells sunkpy's device plugin which GPUs the pod gets.
 
-The kubelet asks the plugin for GPUs without naming the pod. So pods of another job are bound to a node only when the
-kubelet has admitted all pods with GPUs that are there (`core.gang.devices.handout`).
+The kubelet asks the plugin for GPUs without saying for which pod. So a pod with GPUs is bound to a node only after the
+kubelet has admitted all pods of other jobs there that have GPUs (`core.gang.devices.handout`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from sunkpy.scheduler.pods.writer import PodWriter
 
 
 class Handout:
-    """Chooses the notes for the device plugin, which serves the extended resource `resource`; Slurm calls it `gres`.
-    Does nothing if `resource` is empty.
+    """Chooses the annotations for sunkpy's device plugin, which say which GPUs a pod gets. `resource` is the extended
+    resource that the plugin serves, and `gres` is Slurm's name for it. If `resource` is empty, the plugin is not used,
+    and nothing is chosen.
     """
 
     def __init__(self, pods: PodWriter, *, resource: str, gres: str) -> None:
@@ -32,13 +33,19 @@ class Handout:
         self._gres = gres
 
     def gives_to(self, pod: Pod) -> bool:
-        """True if the pod asks for GPUs that the kubelet gets from the device plugin."""
+        """True if the pod asks for GPUs that the kubelet gets from sunkpy's device plugin."""
         return bool(self._resource) and bool(gpus_asked(pod.spec, self._resource))
 
     async def plan(
         self, job: JobId, placed: Sequence[tuple[Binding, Node]], listed: Mapping[str, SlurmNode]
     ) -> tuple[dict[str, str], dict[str, Admission]]:
-        """Return the note for each pod (by uid), and the reason for each pod that cannot be bound now, or at all.
+        """Return two maps by pod uid: the value of the annotation that says which GPUs the pod gets, and for each pod
+        that cannot be bound now, or cannot be bound to this node at all, the reason.
+
+        Args:
+            job: the Slurm job of these pods.
+            placed: the pods, each with its Kubernetes node.
+            listed: the Slurm nodes by name, as just read.
 
         Raises:
             KubeError: the pods of a node could not be listed.

@@ -1,8 +1,8 @@
-"""Makes ResourceClaims for pods that ask for devices as an extended resource, if apiserver and kubelet support that.
+"""Creates ResourceClaims for pods that ask for devices as an extended resource, if apiserver and kubelet support that.
 
-If the feature gate is off in one of them, the pod would run without its devices, and no error would say so. So the
-kubelet is asked before each binding. An apiserver with the gate off answers 200 and drops the pod's status of the
-claim, so its answer is checked.
+If the feature gate for this is off in one of them, the pod would run without its devices, and no error would say so. So
+the kubelet is asked before each binding. An apiserver with the gate off answers 200 to the write of the pod's status
+that names the claim, but drops this part of the status; so the answer is checked.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _TOKEN_S: Final = 600
 
 
 class Refused(Exception):
-    """`pod` cannot be bound to `node`; the text says why, and what to do. `is_of_others`: other pods are in the way,
-    and may leave.
+    """The error that `pod` cannot be bound to `node`. The text says why, and what a person can do about it.
+    `is_of_others` is True if other pods are in the way, which may leave.
     """
 
     def __init__(self, pod: Pod, why: str, *, node: str = "", is_of_others: bool = False) -> None:
@@ -43,8 +43,8 @@ class Refused(Exception):
 
     @property
     def kind(self) -> str:
-        """Return the text without the node's name, so that refusals by several nodes compare as equal; empty if the
-        next node may well accept the pod.
+        """The text without the node's name, so that refusals of several nodes can be compared. It is empty if other
+        pods are in the way: then another node may well accept the pod.
         """
         if self.is_of_others:
             return ""
@@ -52,8 +52,8 @@ class Refused(Exception):
 
 
 class ClaimMaker:
-    """Makes claims for pods that ask for devices as an extended resource; each leader has its own. `mark`: the
-    annotation of all claims to which this scheduler gives devices.
+    """Creates ResourceClaims for pods that ask for devices as an extended resource; each leader has its own claim
+    maker. `mark`: the annotation that all claims get to which this scheduler gives devices.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class ClaimMaker:
         self._token, self._renew_at = "", 0.0
 
     async def blind(self, nodes: Mapping[str, Node]) -> dict[str, Admission]:
-        """Return the nodes (by name) whose kubelet would ignore such a claim, or does not say whether it would, each
-        with the reason.
+        """Return the nodes, by name, whose kubelet would ignore a claim that was created for an extended resource, or
+        does not say whether it would, each with the reason.
         """
         found: dict[str, Admission] = {}
 
@@ -98,7 +98,8 @@ class ClaimMaker:
         return self._token
 
     async def make(self, chosen: Chosen) -> ResourceClaim:
-        """Create a claim for a pod in the apiserver, with finalizer and mark from the start, and return it.
+        """Create the claim for a pod in the apiserver and return it. From the start it has the finalizer that protects
+        it, and the annotation of this scheduler.
 
         Raises:
             KubeError: the claim was not created.
@@ -118,11 +119,12 @@ class ClaimMaker:
         return made
 
     async def tell(self, chosen: Chosen) -> None:
-        """Write into the pod's status which container has which request of the claim that was made for the pod.
+        """Write into the pod's status which container gets which request of the claim that was created for the pod.
+        Nothing happens if the claim was not created by the scheduler.
 
         Raises:
             KubeError: the status was not written.
-            Refused: the apiserver dropped it, or the claim was made for other requests.
+            Refused: the apiserver dropped that part of the status, or the claim has other requests than the pod needs.
         """
         pod, told = chosen.pod, chosen.told
         if told is None:

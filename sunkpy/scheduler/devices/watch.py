@@ -1,8 +1,8 @@
 """Watches ResourceClaims and the devices of each node (`resource.k8s.io/v1`).
 
-The watches run only if the settings name a GRES for a DeviceClass. They follow all claims of the cluster, because the
-apiserver does not refuse a device that another claim has. What was just written on a claim counts before the watch
-shows it.
+The watches run only if the settings name a GRES for a DeviceClass. They show the claims of the whole cluster, because
+the apiserver does not refuse to give a device to a second claim. What the scheduler has just written on a claim counts
+before the watch shows it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ _ABSENT_AGAIN_S = 15.0
 
 
 class Devices:
-    """Follows ResourceClaims, devices and DeviceClasses; each leader has its own. `on_claim` is called with each of the
-    scheduler's pods whose claim changed, `on_classes` when a DeviceClass changed.
+    """Watches ResourceClaims, the devices of nodes, and DeviceClasses; each leader has its own object. `on_claim` is
+    called with each of the scheduler's pods that a change of a claim may concern, and `on_classes` when a DeviceClass
+    has changed.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Devices:
         return Informer(self._kube, path, type_, tell=tell, until_served=self._until_served)
 
     async def run(self) -> None:
-        """Run the watches until cancelled."""
+        """Run the watches until cancelled. They are not needed, and do not run, if the settings name no DeviceClass."""
         if self.classes:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claims.run())
@@ -99,20 +100,24 @@ class Devices:
                 group.create_task(self._device_classes.run())
 
     async def _until_served(self) -> None:
-        """Wait before the next try: the apiserver is older than `resource.k8s.io/v1`, or has just started."""
+        """Wait a while before a watch is tried again whose API path is not served: the apiserver does not know
+        `resource.k8s.io/v1`, or has just started.
+        """
         self._is_absent = not self._claims.synced.is_set()
         await asyncio.sleep(_ABSENT_AGAIN_S)
 
     # ------------------------------------------------------- what decisions read
 
     def may_claim(self, gang: Gang) -> bool:
-        """True if a pod of the gang has claims or may get some, by its own spec or by the template of its role."""
+        """True if a pod of the gang has claims for devices, or may get some. The specs of its pods and the templates of
+        pods that do not exist yet are looked at.
+        """
         shapes = (role.shape for role in gang.roles if role.shape is not None)
         return any(map(self._may_ask, (*shapes, *(pod.spec for pod in gang.members))))
 
     def claimed(self, gang: Gang) -> Claimed | None:
-        """Return the claims and claim templates of a gang's pods; None if the gang has none, or the apiserver serves
-        none.
+        """Return the claims and claim templates of a gang's pods; None if the gang has none, or if the apiserver does
+        not serve claims.
         """
         shapes = [role.shape for role in gang.roles if role.shape is not None and self._may_ask(role.shape)]
         pods = [pod for pod in gang.members if self._may_ask(pod.spec)]
@@ -135,8 +140,10 @@ class Devices:
         return bool(spec.resource_claims) or (bool(self.classes) and asks_for_devices(spec))
 
     def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
-        """Return a pod's claims that exist, by the names in its spec. With `OWN_NAME`: the claim that is made for its
-        extended resources, before and after it is made.
+        """Return those claims of a pod that exist, by the names that the pod's spec gives them.
+
+        If the scheduler has to create a claim for the pod's extended resources, this claim is included under the name
+        `OWN_NAME`, also before it exists.
         """
         keys = ((name, (pod.metadata.namespace, made)) for name, made in claim_names(pod).items())
         found = {name: self._newest[key] for name, key in keys if key in self._newest}
@@ -148,11 +155,15 @@ class Devices:
         return found
 
     def as_written(self, pod: Pod) -> Pod:
-        """Return the pod as its author wrote it. Decisions see it without the resources for which claims are made."""
+        """Return the pod with all resource requests that its author wrote. In the pod that decisions use, extended
+        resources are left out for which the scheduler creates a claim.
+        """
         return next((each for each in self.users.of(_made_key(pod)) if each.uid == pod.uid), pod)
 
     def missing(self, pods: Iterable[Pod]) -> str:
-        """Return the first claim of these unbound pods that does not exist yet; empty if all exist."""
+        """Return in words the first claim of these pods that does not exist yet, looking only at pods without a node;
+        empty text if all exist.
+        """
         free = (pod for pod in pods if not pod.spec.node_name)
         asking = [pod for pod in free if self._may_ask(pod.spec) or devices_counted(pod)]
         if (
@@ -164,13 +175,17 @@ class Devices:
         return next((missing for pod in asking if (missing := missing_claim(pod, self.claims_of(pod)))), "")
 
     def reserved(self, pods: Iterable[Pod]) -> frozenset[str]:
-        """Return the uids of pods for which a claim is reserved; a pod with an unknown claim is left out."""
+        """Return the uids of those pods for which a claim is reserved. A pod is left out if one of its claims is not
+        known.
+        """
         asking = ((pod, self.claims_of(pod)) for pod in pods if self._may_ask(pod.spec))
         found = ((pod, claims) for pod, claims in asking if not missing_claim(pod, claims))
         return frozenset(pod.uid for pod, claims in found if any(c.is_for(pod.uid) for c in claims.values()))
 
     def lost(self, pods: Iterable[Pod]) -> dict[str, str]:
-        """Return the bound pods (by uid) that have lost their devices, each with the reason (`explain_loss`)."""
+        """Return those bound pods (by uid) that no longer have their devices for themselves, each with the reason
+        (`explain_loss`). Empty while the claims have not been listed.
+        """
         if not self._claims.synced.is_set():
             return {}
         found = {}
@@ -181,14 +196,18 @@ class Devices:
         return found
 
     def rivals(self, pod: Pod) -> set[Key]:
-        """Return the keys of a pod's claims, and of all other claims that hold one of their devices."""
+        """Return the keys of all claims that have to be read to know whether a pod has its devices for itself: the
+        pod's own claims, and other claims that have one of their devices.
+        """
         keys = {(pod.metadata.namespace, made) for made in claim_names(pod).values()}
         held = [id for key in keys if key in self._newest for id in self._newest[key].held]
         return keys | {claim.key for id in held for claim in self._owners.of(id)}
 
     def _second_owner(self, own: Container[Key], id: DeviceId) -> ResourceClaim | None:
-        """Return another claim that has the device. A claim whose pods are the scheduler's counts only if one of them
-        notes the device; else the claim was changed later, and its pod is the one that goes.
+        """Return a claim, not among the keys in `own`, that also has this device; None if there is none.
+
+        If pods of this scheduler use that claim, it counts only if the annotation of one of them names the device. If
+        none does, the claim was changed after its pods were bound, and its own pod is the one that has to go.
         """
         for claim in (claim for claim in self._owners.of(id) if claim.key not in own):
             users = self.users.of(claim.key)
@@ -197,25 +216,29 @@ class Devices:
         return None
 
     def counters(self, node: str) -> dict[CounterId, int]:
-        """Return the total of each counter that the devices of a Kubernetes node share."""
+        """Return the total of each counter that devices of a Kubernetes node share. A counter is an amount, such as the
+        memory of a GPU, of which several devices take parts.
+        """
         return current_counters(self._slices_on.of(node))
 
     def offered(self, node: str) -> dict[DeviceId, Device]:
-        """Return the devices that drivers offer on a Kubernetes node."""
+        """Return the devices that the drivers on a Kubernetes node offer, by device id."""
         return current_devices(self._slices_on.of(node))
 
     def owner_but(self, uids: Container[str]) -> OwnerOf:
-        """Return a function that finds the claim which has a device, other than claims with these uids."""
+        """Return a function that finds the claim which has a given device. Claims with a uid in `uids` are left out."""
         return lambda id: next((claim for claim in self._owners.of(id) if claim.uid not in uids), None)
 
     def device_classes(self) -> dict[str, DeviceClass]:
-        """Return the existing DeviceClasses for which the settings name a GRES, by name."""
+        """Return, by name, those DeviceClasses that exist and for which the settings name a GRES."""
         found = {name: self._device_classes.get("", name) for name in self.classes}
         return {name: each for name, each in found.items() if each is not None}
 
     @property
     def by_claim(self) -> Mapping[str, str]:
-        """Extended resource → DeviceClass, for resources that pods get by a claim: no device plugin offers them."""
+        """Extended resource → the DeviceClass from which a pod gets it by a claim. Resources that a device plugin of a
+        node offers are not included.
+        """
         if self._by_claim is None:
             found = classes_by_resource(self.device_classes().values())
             offers = (node.status.allocatable.items() for node in self._nodes.values())
@@ -224,13 +247,17 @@ class Devices:
         return self._by_claim
 
     def doubt_resources(self) -> None:
-        """Compute `by_claim` again at its next use, because DeviceClasses or the kubelets' resources have changed."""
+        """Let `by_claim` (extended resource → DeviceClass) be worked out again when it is next used, because
+        DeviceClasses or the resources of nodes have changed.
+        """
         self._by_claim = None
 
     # -------------------------------------------------------------- what changes
 
     def take(self, claim: ResourceClaim) -> None:
-        """Remember a claim and the devices it holds. A version older than the known one is ignored."""
+        """Remember a claim and which devices it has. Nothing happens if a newer version of the claim is known
+        already.
+        """
         known = self._newest.get(claim.key)
         if known is not None and _version(known) >= _version(claim):
             return
@@ -257,7 +284,7 @@ class Devices:
             self._on_claim(pod)
 
     def forget(self, key: Key) -> None:
-        """Forget a claim that is gone, and its devices."""
+        """Forget a claim that is gone, and that it had devices."""
         known = self._newest.pop(key, None)
         for id in known.held if known is not None else ():
             self._owners.drop(id, key)
@@ -268,5 +295,5 @@ def _made_key(pod: Pod) -> Key:
 
 
 def _version(claim: ResourceClaim) -> int:
-    """Resource versions of one kind are in order (KEP-5504)."""
+    """Return the resourceVersion of a claim as a number: of two versions, the higher one is newer (KEP-5504)."""
     return int(claim.metadata.resource_version or 0)

@@ -1,8 +1,9 @@
-"""Answers Prologs and Epilogs: a call is recorded, wakes its gang, and is answered when the gang's snapshot allows.
+"""Answers Prologs and Epilogs. The call is recorded, the gang of its job is put into the queue for a decision, and the
+answer is sent when the gang's snapshot allows that.
 
-The call of a Prolog shows that the job has the node, that of an Epilog that the job has lost it, once Slurm has said
-that the job is a gang's and has this node. `sunkpy.core.gang.hooks` decides for what a call waits. A call waits at most
-`LONG_POLL_S`; then its node asks again.
+A Prolog's call shows that its job has the node, and an Epilog's that its job has lost the node. Before that counts,
+Slurm must say that the job belongs to a gang and has this node. `sunkpy.core.gang.hooks` decides what a call waits for.
+A call waits `LONG_POLL_S` at most; then the node is told to ask again.
 """
 
 from __future__ import annotations
@@ -59,23 +60,27 @@ Raises:
 
 @dataclass(slots=True)
 class HookSnapshot:
-    """A gang's snapshot after `changes` changes; it computes once for each job what the job's Prologs wait for."""
+    """The snapshot of a gang (all that is known of it), made after `changes` changes of the gang. What the Prologs of a
+    job wait for is worked out from it once for each job.
+    """
 
     snapshot: Snapshot
     changes: int
     _prologs: dict[JobId, dict[str, str]] = field(default_factory=dict)
 
     def prolog_waits_for(self, job: JobId, slurm_node: str) -> str | None:
-        """Return what the job's Prolog on a node waits for; None if it may end."""
+        """Return in words what the Prolog of this job on this node still waits for; None if the Prolog may end."""
         if job not in self._prologs:
             self._prologs[job] = prologs_wait_for(self.snapshot, job)
         return self._prologs[job].get(slurm_node)
 
 
 class HookSnapshots:
-    """Snapshots that hooks share. Each change of a gang wakes all hooks that wait for it, one for each of its nodes,
-    and each looks at the whole gang. If they did not share the snapshot, the time would grow with the square of the
-    gang. A snapshot lasts until the next change, and for one turn of the event loop at most.
+    """Snapshots of gangs (all that is known of a gang), shared by the calls of Prologs and Epilogs.
+
+    Each change of a gang wakes a waiting call for each of the gang's nodes, and each call looks at the whole gang. If
+    they did not share the snapshot, the time would grow with the square of the gang's size. A snapshot is used until
+    the gang changes, and for one turn of the event loop at most.
     """
 
     def __init__(self, snapshot: Callable[[GangRecord], Snapshot]) -> None:
@@ -83,20 +88,22 @@ class HookSnapshots:
         self._latest: dict[GangRecord, HookSnapshot] = {}
 
     def new(self, record: GangRecord) -> HookSnapshot:
-        """Make and return a new snapshot of the gang."""
+        """Make a new snapshot of the gang, return it, and keep it for other calls."""
         if record not in self._latest:
             asyncio.get_running_loop().call_soon(self._latest.pop, record, None)
         latest = self._latest[record] = HookSnapshot(self._snapshot(record), changes=record.changes)
         return latest
 
     def shared(self, record: GangRecord) -> HookSnapshot:
-        """Return the snapshot that another hook has made since the gang's last change, or a new one."""
+        """Return the snapshot that another call has made since the gang last changed; if there is none, make a
+        new one.
+        """
         latest = self._latest.get(record)
         return latest if latest is not None and latest.changes == record.changes else self.new(record)
 
 
 class Hooks:
-    """Answers the Prologs and Epilogs that call one leader."""
+    """Answers the Prologs and Epilogs that call this leader."""
 
     def __init__(
         self,
@@ -124,7 +131,9 @@ class Hooks:
         self.asks: dict[str, _Answerer] = {"prolog": self.prolog, "epilog": self.epilog, "gate": ask_gate}
 
     async def prolog(self, call: HookCall, caller: Pod) -> HookAnswer:
-        """Note that the job has this node, and wait until its pods are bound."""
+        """Answer a Prolog: record that its job has this node, and wait until the job's pods are bound to the node.
+        After `LONG_POLL_S` the answer is that the node has to ask again.
+        """
         proved = await self._proof.of(call)
         if isinstance(proved, HookAnswer):
             return proved
@@ -144,7 +153,12 @@ class Hooks:
         return await self._until_nothing(record, caller, waits_for)
 
     async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
-        """Note that the job has lost this node, and wait until its pods are gone from it."""
+        """Answer an Epilog: record that its job has lost this node, and wait until the job's pods have left the node.
+        After `LONG_POLL_S` the answer is that the node has to ask again.
+
+        If Slurm does not confirm that the job has ended on this node, this is not recorded. Then either the Epilog may
+        end and the pods stay on the node, or the node has to ask again.
+        """
         try:
             proved = await self._proof.of(call)
         except NotThere:
@@ -187,9 +201,11 @@ class Hooks:
         return max((self._leader.clock() - since for since in self._waiting_since.values()), default=0.0)
 
     async def _refusal(self, record: GangRecord, job: Job, node: str) -> HookAnswer | None:
-        """Return the answer if Slurm does not confirm that the job has lost this node; None if it does.
+        """Return the answer to an Epilog if Slurm, when it is asked, says that the job still runs, perhaps without this
+        node, or does not know the job. None if the job has ended, so the Epilog counts.
 
-        slurmctld makes nodes end a job that it does not know, though it has never said that the job ended.
+        The Epilog alone proves nothing: slurmctld makes nodes end a job that it does not know, although it has never
+        said that the job ended.
         """
         if node in job.epilogs or job.is_ended_by_us:
             return None
@@ -207,7 +223,9 @@ class Hooks:
         return HookAnswer(done=False, why=f"Slurm says that job {job.id} runs: it has lost no node")
 
     def _note_epilog(self, record: GangRecord, job: Job, node: str) -> float:
-        """Record that the job has lost this node; return when its Epilog called first, in seconds of the clock."""
+        """Record that the job has lost this node. Return when the job's Epilog on the node called for the first time,
+        in seconds of the clock.
+        """
         if node in job.epilogs:
             return job.epilogs[node]
         now = self._leader.clock()
@@ -217,23 +235,25 @@ class Hooks:
         return now
 
     def _kept(self, record: GangRecord, call: HookCall, caller: Pod) -> HookAnswer | None:
-        """Return the answer to an Epilog that may end although pods stay on the node without this job; None if none
-        stay.
+        """Return the answer to an Epilog that may end although pods stay on the node: their job was lost and not ended,
+        or they were taken out of the gang and wait for a job of their own. None if no such pods stay.
         """
         if epilog_keeps_pods(self._collector.known(record), call.job_id):
             return LOST
         return PARTED if self._apart_on(caller.spec.node_name, record, call) else None
 
     def _apart_on(self, node: str, record: GangRecord, call: HookCall) -> bool:
-        """True if the node has pods that were taken out of this gang, and no job of theirs has the node."""
+        """True if the node has pods that were taken out of this gang and now are gangs of their own, and no job of
+        theirs has the node.
+        """
         ids = {id for pod in self._members.on_node(node) if (id := self._members.find_id(pod)) is not None}
         apart = (self._ledger.get(id) for id in ids if id != record.id and id.uid == record.id.uid)
         snapshots = (self._collector.known(other) for other in apart if other is not None)
         return any(gate_waits_for(snapshot, call.job_id, call.node) for snapshot in snapshots)
 
     def _unknown_on(self, node: str, record: GangRecord, job: Job) -> str | None:
-        """Return the reason to wait for a pod on the node that notes this job while its gang is unknown; None if there
-        is none.
+        """Return in words for which pod the Epilog has to wait because the pod's gang is not known yet: a pod on the
+        node whose annotations name this job. None if there is none.
         """
         for pod in self._members.on_node(node):
             is_meant = pod.metadata.namespace == record.id.namespace and noted_job(pod) == job.id
@@ -242,11 +262,11 @@ class Hooks:
         return None
 
     async def _left_on(self, record: GangRecord, caller: Pod) -> str | None:
-        """Return which of the gang's pods are still on the caller's node; None if none. The apiserver is asked, because
-        a watch may lag.
+        """Return in words which pods of the gang are still on the node of the calling slurmd pod; None if none are. The
+        apiserver is asked, because a watch may lag behind.
 
-        A pod never changes its node, so pods seen on other nodes are not asked for. Otherwise the requests of a gang's
-        Epilogs would grow with the square of its size.
+        A pod never changes its node, so the apiserver is not asked about pods that the watch shows on other nodes. If
+        it were, the requests for all Epilogs of a gang would grow with the square of the gang's size.
         """
         known = self._members.pods_of(record.id)
         elsewhere = {pod.uid for pod in known if pod.spec.node_name not in ("", caller.spec.node_name)}

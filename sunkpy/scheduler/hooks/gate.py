@@ -1,13 +1,15 @@
-"""The gate: before any job starts on a node, its Prolog asks whether pods of earlier jobs have left the node.
+"""The gate: before a job starts on a node, its Prolog asks whether pods of earlier jobs have left the node.
 
-A Prolog asks only if a placeholder job has left its marker file on the node, because Slurm forgets an Epilog that was
-cut short. A pod whose own job was lost, not ended, stays as long as no other job gets its node. When another job gets
-the node, and no replacement job covers the pod in time, the pod is evicted.
+The Prolog asks only if the node has a marker, a file that stands for a placeholder job that may still have pods there.
+This is needed because Slurm forgets an Epilog that was cut short. A pod whose job was lost, and not ended, stays as
+long as no other job gets its node. If another job gets the node, and no replacement job takes over the pod in time, the
+pod is evicted.
 
-The ledger may be as old as the last poll or a Slurm outage, and the watch may not show a binding yet. So before the
-gate opens, Slurm is asked for the states of the jobs that have a marker or a pod there: one request for all gates that
-ask at about the same time. The state does not show that a job of several nodes has lost one of them, so such jobs are
-read one by one. A job of one node that loses it is requeued, and the polls see its new state.
+What the scheduler knows of jobs may be as old as the last poll or a failure of Slurm, and the watch may not show a
+binding yet. So before the gate opens, Slurm is asked for the states of the jobs that have a marker or a pod on the
+node, in one request for all gates that ask at about the same time. A state does not show that a job of several nodes
+has lost one of them, so such jobs are read one by one. A job of one node that loses the node is requeued, which the
+polls show.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ MOST_IDS = 500
 
 
 class SharedStates:
-    """Reads job states for many gates: calls at about the same time share one request to Slurm. `ask` gets job IDs, or
-    none for all jobs. `clock` is monotonic, in seconds.
+    """Reads the states of jobs for many callers: calls at about the same time share one request to Slurm. `ask` makes
+    the request: it gets the IDs of the jobs, or no IDs to ask for all jobs. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -56,8 +58,8 @@ class SharedStates:
         self._reads = FreshAnswer(self._ask_for_all, clock=clock)
 
     async def get(self, jobs: Set[JobId]) -> tuple[dict[JobId, frozenset[str]], float]:
-        """Return the states of these jobs, as far as Slurm knows the jobs, and the time of the request, which is made
-        after this call.
+        """Return the states of these jobs, and when Slurm was asked, which is after this call. Jobs that Slurm does not
+        know are left out.
 
         Raises:
             SlurmError: Slurm could not be asked.
@@ -70,15 +72,17 @@ class SharedStates:
         return {job: answer[job] for job in jobs if job in answer}, asked_at
 
     async def _ask_for_all(self) -> JobStates:
-        """Ask for the jobs of all callers that wait. A caller that came after this request, or whose request was
-        cancelled, asks again.
+        """Ask Slurm for the states of the jobs that all waiting callers want. A caller that came while the request was
+        under way needs the next request.
         """
         wanted = sorted(set[JobId]().union(*self._wanted))
         return await self._ask(wanted if len(wanted) <= MOST_IDS else ())
 
 
 class Gate:
-    """Answers whether a node's gate is open, for all nodes of the cluster."""
+    """Answers, for all nodes of the cluster, the question of a Prolog whether its job may start on a node: pods of
+    earlier jobs must have left the node first.
+    """
 
     def __init__(
         self,
@@ -103,11 +107,16 @@ class Gate:
         self._log = structlog.get_logger("gate")
 
     async def ask(self, call: HookCall, caller: Pod) -> HookAnswer:
-        """Answer whether the gate is open, or what it waits for. If it opens, the answer names the jobs whose markers
-        the node can remove.
+        """Answer a Prolog whether its job may start: whether pods of earlier jobs have left the node, or what has to
+        happen before. If the job may start, the answer names the jobs whose marker files the node can remove. A marker
+        file says that a job may have pods on the node.
+
+        Pods of a lost job are evicted if they stay on the node too long. After `LONG_POLL_S` the answer is to ask
+        again.
 
         Raises:
-            SlurmError: Slurm could not be asked for the states of jobs that have a marker or a pod on the node.
+            SlurmError: Slurm could not be asked for the states of the jobs that have a marker file or a pod on the
+                node.
         """
         node, began = caller.spec.node_name, self._leader.clock()
         known_since = began
@@ -141,8 +150,10 @@ class Gate:
     def _blocked(
         self, call: HookCall, node: str, states: JobStates | None = None
     ) -> tuple[GangRecord | None, str] | None:
-        """Return why the gate stays shut, with the gang that keeps it so (None if the gang is unknown); None if the
-        gate may open. `states`: what Slurm has just answered, if it was asked.
+        """Return why the calling job may not start on the node yet, with the gang whose pods are in its way; with None
+        in place of the gang if nothing can be done about it, because the gang or its jobs are not known or the pod was
+        deleted by force. Return None if the job may start. `states`: what Slurm has just said of jobs; None if it was
+        not asked.
         """
         if (why := self._vanished.keeps(node)) is not None:
             return None, why
@@ -167,10 +178,11 @@ class Gate:
         return any(self._is_marked(call, pod) for pod in there)
 
     def _is_marked(self, call: HookCall, pod: Pod) -> bool:
-        """True if the pod's note names a job that has a marker on the node, and nothing known contradicts the note.
+        """True if the pod's annotations name a job that has a marker file on the node, and nothing that is known
+        contradicts the annotations. Only such a pod of an unknown gang keeps other jobs from the node.
 
-        A user who may create pods can bind one to any node by name. Such a pod belongs to no job, like pods of other
-        schedulers, and keeps no gate shut.
+        A user who may create pods can bind one to any node by its name. Such a pod belongs to no job, like pods of
+        other schedulers, and jobs do not wait for it.
         """
         job = noted_job(pod)
         if job is None or job not in call.marked:
@@ -181,13 +193,17 @@ class Gate:
         return whose.id.uid == id.uid
 
     def _near(self, call: HookCall, node: str) -> list[GangRecord]:
-        """Return the gangs that have a pod on the node, as far as the watch shows, or a job with a marker there."""
+        """Return the records of the gangs that may have pods on the node: the watch shows a pod there, or the node has
+        a marker file of the gang's job.
+        """
         on_node = (self._ledger.get(self._members.find_id(pod)) for pod in self._members.on_node(node))
         marked = (self._ledger.by_job(job) for job in call.marked)
         return list({record.id: record for record in (*on_node, *marked) if record is not None}.values())
 
     async def _states(self, call: HookCall, node: str) -> JobStates:
-        """Ask Slurm for the states of the jobs that have a marker or a pod on the node, and record the answer."""
+        """Ask Slurm for the states of the jobs that have a marker file or a pod on the node, record them, and return
+        them. A job whose ID Slurm has given to another job is left out.
+        """
         near = self._near(call, node)
         asked_for = set(call.marked) | {record.bound_to for record in near if record.bound_to is not None}
         if not asked_for:
@@ -202,10 +218,10 @@ class Gate:
         return {job: state for job, state in states.items() if job not in others}
 
     async def _read_again(self, record: GangRecord, states: JobStates, others: set[JobId]) -> None:
-        """Read a gang's running job again: an administrator may have taken this node from it, or its Epilog there was
-        cut short.
+        """Read the running job of a gang from Slurm again: an administrator may have taken a node from the job, or its
+        Epilog there may have been cut short. A job of one node is not read if polls would have shown that.
 
-        If Slurm has given the job's ID to another job, add the ID to `others`.
+        If Slurm has given the job's ID to another job, the ID is added to `others`.
         """
         job = record.jobs.get(record.bound_to) if record.bound_to is not None else None
         if job is None or not is_job_running(job.state):
@@ -222,7 +238,9 @@ class Gate:
             self._ledger.queue.add(record.id)
 
     async def _displace(self, record: GangRecord, call: HookCall) -> None:
-        """Evict the gang's pods on this node if their job was lost and Slurm has given the node to the calling job."""
+        """Let the gang's pods on this node be evicted, if the gang's job was lost and Slurm has given the node to the
+        calling job.
+        """
         own = self._collector.known(record).bound_job
         if (own is not None and not own.is_lost) or call.node in record.displaced or not await self._has_node(call):
             return
@@ -231,7 +249,7 @@ class Gate:
         self._ledger.queue.add(record.id)
 
     async def _has_node(self, call: HookCall) -> bool:
-        """True if Slurm says that the calling job has the node, and has not ended."""
+        """True if Slurm says that the calling job has the calling node, and has not ended."""
         try:
             job = await self._leader.slurm.job(call.job_id)
         except NotFound:
@@ -239,13 +257,16 @@ class Gate:
         return not job.is_ended and call.node in job.nodes
 
     def _over(self, marked: tuple[JobId, ...], states: JobStates) -> tuple[JobId, ...]:
-        """Return the marked jobs that hold nothing: they have ended, or Slurm does not know them."""
+        """Return those jobs with a marker file on the node that no longer have pods there: they have ended or are
+        unknown to Slurm, and no gang has them as a live job or has pods that run under them. The node can remove these
+        files. A marker file says that a job may have pods on the node.
+        """
         ended = (job for job in marked if job not in states or is_job_ended(states[job]))
         return tuple(job for job in ended if not self._holds(job))
 
     def _holds(self, job: JobId) -> bool:
-        """True if a gang still has the job, or has pods on nodes that were bound under it. Until all jobs are known,
-        True for each unknown job.
+        """True if the job is still a live job of a gang, or pods that were bound under it are still on nodes. As long
+        as not all jobs of gangs are known, True for each job that is not known.
         """
         record = self._ledger.by_job(job)
         if record is None:

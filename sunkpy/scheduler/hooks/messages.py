@@ -1,4 +1,4 @@
-"""The messages between the nodes' Prologs and Epilogs ("hooks") and the scheduler: calls and answers."""
+"""The messages between the scheduler and the Prologs and Epilogs (hooks) of nodes: a call and its answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ LONG_POLL_S = 20.0
 
 
 class HookCall(msgspec.Struct, frozen=True):
-    """The body of a call.
+    """The body of a call by a Prolog or Epilog of a job.
 
-    `gang` is the job's comment, as the node knows it: a slurmctld that lost its state may give the same ID to another
-    job. `marked`: in calls to the gate, the jobs that have a marker file on the node.
+    Args:
+        job_id: the job.
+        node: the Slurm node that calls.
+        gang: the comment of the job as the node knows it. It shows which job is meant, because a slurmctld that has
+            lost its state may give the same ID to another job.
+        marked: when a Prolog asks whether earlier pods have left the node: the jobs that have a marker file on the
+            node, because they may have pods there.
     """
 
     job_id: JobId
@@ -24,10 +29,14 @@ class HookCall(msgspec.Struct, frozen=True):
 
 
 class HookAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of an answer.
+    """The body of the answer to a Prolog or Epilog. A marker file on a node says that a job may have pods there.
 
-    `kept`: the Epilog may end, but pods stay on the node, and so must the job's marker file. `over`: jobs whose marker
-    files the node can remove.
+    Args:
+        done: True if the Prolog or Epilog may end; False if it has to ask again.
+        why: what it has to wait for, or why it need not wait.
+        kept: True if an Epilog may end although pods of its job stay on the node. Its marker file has to stay there
+            too.
+        over: the jobs whose marker files the node can remove.
     """
 
     done: bool
@@ -51,7 +60,9 @@ has ended.
 
 
 class Denied(Exception):
-    """The caller may not speak for this node or job; `status` is 401, 403 or 429."""
+    """The caller may not speak for this node or job, or has sent too many tokens that were not accepted. `status` is
+    the HTTP status of the answer: 401, 403 or 429.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -59,7 +70,7 @@ class Denied(Exception):
 
 
 class NotThere(Denied):
-    """Slurm has not given the job to the calling node."""
+    """Slurm has not given the job to the node that calls; the HTTP status is 403."""
 
     def __init__(self, why: str) -> None:
         super().__init__(403, why)

@@ -1,9 +1,11 @@
-"""Checks who calls a hook: the root user of a slurmd pod, proved by that pod's projected service-account token.
+"""Checks who calls as a Prolog or Epilog. It must be the root user of a slurmd pod, proved by the projected
+service-account token of this pod.
 
-Anybody in the cluster can send requests. So a token goes to the apiserver for review only if it names the slurmd pod of
-the Slurm node in the request. Such a token can be forged, so reviews are limited (`ReviewLimits`), except for tokens
-that were accepted before. Each address has a few reviews for each pod. An address that has recently sent a refused
-token has a few in all. A call above a limit is refused at once and may be repeated.
+Anybody in the cluster can send requests. So the apiserver is asked to review a token only if the token names the slurmd
+pod of the Slurm node in the request. Even such a token can be forged, so reviews are limited (`ReviewLimits`), except
+for tokens that were accepted before. Each caller's address may cause a few reviews for each pod. An address that has
+recently sent a refused token may cause only a few for all pods together. A call above a limit is refused at once, and
+may be repeated.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ _LONGEST_LIFE_S = 86400.0
 
 
 class Buckets:
-    """A token bucket for each key: `at_once` reviews, and `each_s` more with each second. Only the newest keys are
-    remembered.
+    """A token bucket (a rate limit) for each key. A full bucket allows `at_once` reviews at a time, and it gets
+    `each_s` more reviews with each second. Only the keys that were used last are remembered.
     """
 
     def __init__(self, *, at_once: float, each_s: float, clock: Callable[[], float]) -> None:
@@ -40,13 +42,15 @@ class Buckets:
         self._left: cachetools.LRUCache[Hashable, tuple[float, float]] = cachetools.LRUCache(maxsize=_REMEMBERED)
 
     def take(self, key: Hashable) -> bool:
-        """Take one review from the key's bucket; False if the bucket is empty."""
+        """Take one review from the bucket of this key. Return False if the bucket was empty, so no review is
+        allowed.
+        """
         left = self._left_of(key)
         self._left[key] = (max(0.0, left - 1.0), self._clock())
         return left >= 1.0
 
     def give_back(self, key: Hashable) -> None:
-        """Put one review back into the key's bucket."""
+        """Put one review back into the bucket of this key."""
         self._left[key] = (self._left_of(key) + 1.0, self._clock())
 
     def _left_of(self, key: Hashable) -> float:
@@ -55,7 +59,9 @@ class Buckets:
 
 
 class ReviewLimits:
-    """Limits how often the apiserver reviews tokens that were not accepted before. `peer`: the caller's address."""
+    """Limits how often the apiserver is asked to review tokens that were not accepted before. In the methods, `peer` is
+    the network address of the caller.
+    """
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._of_pods = Buckets(at_once=_POD_AT_ONCE, each_s=_POD_EACH_S, clock=clock)
@@ -63,24 +69,30 @@ class ReviewLimits:
         self._suspects: cachetools.TTLCache[str, bool] = cachetools.TTLCache(_REMEMBERED, ttl=_SUSPECT_S, timer=clock)
 
     def may_ask(self, peer: str, uid: str) -> bool:
-        """True if the apiserver may be asked about one more token of this pod from this address."""
+        """Return True if the apiserver may be asked now to review a token that names the pod with this uid and came
+        from this address. This counts as one review.
+        """
         if not self._of_pods.take((peer, uid)):
             return False
         return peer not in self._suspects or self._of_suspects.take(peer)
 
     def was_accepted(self, peer: str) -> None:
-        """Do not count the review of an accepted token against the limit of its address."""
+        """Give back the review of a token that the apiserver has accepted, so that it does not count against the limit
+        of an address that has sent refused tokens.
+        """
         if peer in self._suspects:
             self._of_suspects.give_back(peer)
 
     def was_refused(self, peer: str) -> None:
-        """Note that the apiserver refused a token from this address."""
+        """Record that the apiserver has refused a token from this address. For a while the address may cause fewer
+        reviews.
+        """
         self._suspects[peer] = True
 
 
 class NodeAuth:
-    """Checks whether a token belongs to the slurmd pod of a Slurm node. An accepted token is remembered for a minute. A
-    refused one is not, because the apiserver may not have seen that pod yet.
+    """Checks whether a token belongs to the slurmd pod of the Slurm node for which its sender speaks. An accepted token
+    is remembered for a minute. A refused token is not remembered, because the apiserver may not have seen the pod yet.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster) -> None:
@@ -95,10 +107,11 @@ class NodeAuth:
         self._under_way: dict[bytes, asyncio.Task[BoundTo]] = {}
 
     async def check(self, authorization: str, slurm_node: str, *, peer: str) -> Pod:
-        """Return the slurmd pod that calls from the address `peer`.
+        """Check the `Authorization` header of a call that claims to come from this Slurm node, and return the slurmd
+        pod that calls. `peer` is the network address of the caller.
 
         Raises:
-            Denied: the token is missing, refused or another node's, or this address has sent too many refused ones.
+            Denied: the token is missing, refused or another node's, or this address has sent too many refused tokens.
             KubeError: the apiserver could not be asked.
         """
         scheme, _, token = authorization.partition(" ")
@@ -125,7 +138,13 @@ class NodeAuth:
         return pod
 
     async def _review(self, token: str, digest: bytes, *, peer: str, says: BoundTo) -> BoundTo:
-        """Have a token reviewed, once for all callers that send it at the same time."""
+        """Have the apiserver review a token, and return the pod to which the token is bound. Callers that send the same
+        token at the same time share one review. `says`: the pod that the token itself names.
+
+        Raises:
+            Denied: the token is refused, or this address may not cause a review now.
+            KubeError: the apiserver could not be asked.
+        """
         if digest not in self._under_way:
             if digest not in self._accepted and not self._limits.may_ask(peer, says.uid):
                 raise Denied(429, "this address has sent too many tokens that were not accepted: ask again later")

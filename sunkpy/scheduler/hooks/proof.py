@@ -1,6 +1,6 @@
-"""Checks with Slurm what a hook says about a job. Before that, the scheduler does nothing for the call.
+"""Checks with Slurm what a Prolog or Epilog says about a job. Before that, its call has no effect.
 
-Slurm must say that the job stands for a gang (`sunkpy.core.gang.identity.gang_of`) and has the calling node.
+Slurm must say that the job stands for a gang (`sunkpy.core.gang.identity.gang_of`) and has the node that calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from sunkpy.slurm.errors import NotFound
 
 
 class HookProof:
-    """Checks with Slurm which gang a hook's job belongs to, and whether the job has the calling node."""
+    """Checks with Slurm to which gang the job of a Prolog or Epilog belongs, and whether the job has the node that
+    calls.
+    """
 
     def __init__(self, leader: Leader) -> None:
         self._reads = FreshAnswers(leader.slurm.job, clock=leader.clock)
@@ -24,10 +26,11 @@ class HookProof:
         self._ledger = leader.ledger
 
     async def of(self, call: HookCall) -> tuple[GangRecord, Job] | HookAnswer:
-        """Return the gang and the job of a call, or the answer if the job is no gang's or Slurm does not know it.
+        """Return the record of the gang and the job that a call of a Prolog or Epilog is about. If the job belongs to
+        no gang, or Slurm does not know it, return the answer to the call instead.
 
         Raises:
-            NotThere: Slurm has not given the job to the calling node.
+            NotThere: Slurm has not given the job to the node that calls.
             SlurmError: Slurm could not be asked.
         """
         meant = parse_comment(call.gang)
@@ -52,10 +55,10 @@ class HookProof:
         return record, record.jobs[job.id]
 
     async def read_again(self, record: GangRecord, id: JobId) -> SlurmJob:
-        """Read a job of the gang from Slurm, record it in the ledger, and return it.
+        """Read a job of the gang from Slurm again, record what Slurm says, and return it.
 
         Raises:
-            NotFound: Slurm does not know the job, or its ID is now another job's.
+            NotFound: Slurm does not know the job, or has given its ID to another job.
             SlurmError: Slurm could not be asked.
         """
         found, asked_at = await self._reads.get(id)

@@ -3,12 +3,13 @@
     200 {"done": true}              the hook may end; `kept`, `over`: which marker files on the node stay or go
     202 {"done": false, "why": …}   not yet: ask again at once (each call waits up to 20 s by itself)
     307 Location: …                 another replica leads
-    400, 401, 403 {"why": …}        wrong for good
+    400 {"why": …}                  the body of the call is malformed
+    401, 403 {"why": …}             the token is not accepted, or its pod may not speak for this node or job
     429 {"why": …}                  this address has sent too many tokens that were not accepted: ask again later
     503 {"why": …}                  no replica leads yet, or Slurm or Kubernetes could not be read: ask again later
 
-The caller is the root user in a slurmd pod with that pod's projected service-account token: a node speaks for itself
-only.
+`gate` is the question of a prolog whether pods of earlier jobs have left the node. The caller is the root user in a
+slurmd pod, and sends that pod's projected service-account token, so it can speak only for its own node.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from sunkpy.slurm.errors import SlurmError
 
 
 class HookServer:
-    """The HTTP server of the hooks, on every replica; only the leader answers, others redirect to it."""
+    """The HTTP server that Prologs and Epilogs call. It runs on every replica of the scheduler; only the leader
+    answers, and the other replicas redirect calls to the leader.
+    """
 
     def __init__(self, *, port: int, metrics: SchedulerMetrics) -> None:
         self._port = port
@@ -36,13 +39,15 @@ class HookServer:
         self.leader: Callable[[], Identity | None] = lambda: None
 
     def app(self) -> web.Application:
-        """Return the application with the route of the hooks."""
+        """Return the web application, with the one route on which Prologs and Epilogs call."""
         app = web.Application(client_max_size=64 * 1024)
         app.router.add_post("/hooks/v1/{hook:prolog|epilog|gate}", self._handle)
         return app
 
     def answer_by(self, hooks: Hooks | None) -> None:
-        """Answer calls by these hooks, because this replica leads; None if it does not lead."""
+        """Let `hooks` answer calls from now on, because this replica leads. None: this replica does not lead any more;
+        calls are redirected to the leader, or refused if there is none.
+        """
         self.hooks = hooks
 
     async def _handle(self, request: web.Request) -> web.Response:
@@ -77,7 +82,9 @@ class HookServer:
 
 
 def other_leader(leader: Identity | None, *, own: Identity) -> Identity | None:
-    """Return the replica to which callers are redirected; None if it is this one, which may still be taking over."""
+    """Return the replica to which calls are redirected. None if no replica leads, or if it is this one (`own`), which
+    may still be taking over.
+    """
     return leader if leader is not None and leader.name != own.name else None
 
 

@@ -1,1 +1,3 @@
-"""Submits placeholder jobs to Slurm, polls them, and searches for those of an earlier leader."""
+"""Submits placeholder jobs to Slurm, polls the states of jobs, and searches for the placeholder jobs of earlier
+leaders.
+"""

@@ -1,4 +1,6 @@
-"""Keeps which jobs have to be read in full, and which wait for a poll, so that no poll walks over all jobs."""
+"""Keeps two lists of jobs up to date whenever a job changes: the jobs that have to be read with all details, and those
+whose next change only a poll can show. So a poll does not have to look at all jobs.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ _Lane = OrderedDict[JobId, Job]
 
 
 class DueJobs:
-    """The jobs of all gangs that are to be read in full. Jobs that were never read come first, the oldest at
-    the head.
+    """The jobs of gangs that have to be read from Slurm with all details. Jobs that were never read come first, then
+    the jobs that were read longest ago.
     """
 
     def __init__(self) -> None:
@@ -35,7 +37,9 @@ class DueJobs:
         self._changes = asyncio.Event()
 
     def file(self, job: Job) -> None:
-        """Sort in a job that is new or has changed."""
+        """Put a job that is new or has changed into the right lists: when its details have to be read, and whether it
+        waits for a poll.
+        """
         lanes = self._started if job.has_started else self._waiting
         lane = lanes[job.read_at != _NEVER] if details_due_at(job) is not None else None
         if lane is None or job.read_at != _NEVER or job.id not in lane:  # else it keeps its place
@@ -49,20 +53,23 @@ class DueJobs:
             self._settle(job.id)
 
     def forget(self, job: JobId) -> None:
-        """Forget a job that belongs to no gang any more."""
+        """Forget a job that no longer belongs to a gang."""
         self._take_out(job)
         self._settle(job)
 
     def take(self, now: float, *, started: int, waiting: int) -> list[Job]:
-        """Return the jobs to read: at most `started` jobs that have started, whose pods need to know their nodes; then
-        at most `waiting` pending jobs, whose reason is asked for.
+        """Return the jobs whose details have to be read now: first at most `started` jobs that have started, because
+        their pods need to know the nodes of the job; then at most `waiting` pending jobs, to learn why they wait.
 
-        Jobs that were read longest ago come first. They stay due until they are filed again.
+        In each of the two groups, jobs that were never read come first, then those read longest ago. A job is returned
+        again until `file` has been called for it.
         """
         return [*islice(_due(self._started, now), started), *islice(_due(self._waiting, now), waiting)]
 
     async def wait_for_poll(self, *, within_s: float) -> None:
-        """Return as soon as a job waits for a poll or a poll is hurried, at the latest after `within_s`."""
+        """Return as soon as there is a job whose next change only a poll can show, or a poll is wanted at once
+        (`hurry`). Return after `within_s` seconds at the latest.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._changes.wait()
@@ -70,7 +77,7 @@ class DueJobs:
         self._rest()
 
     def hurry(self) -> None:
-        """Let the next poll come at once, because the state that it shows will soon be over."""
+        """Let the next poll come at once, because the states that it is to show will soon be over."""
         self._is_hurried = True
         self._changes.set()
 
@@ -94,9 +101,9 @@ def _due(lanes: tuple[_Lane, _Lane], now: float) -> Iterator[Job]:
 
 
 def waits_for_poll(job: Job) -> bool:
-    """True if only a poll can show what happens to the job next.
+    """True if only a poll can show what happens to the job next, and no Prolog or Epilog reports it.
 
-    Prologs report when a queued job begins, and Epilogs report the end of a job that has begun on all its nodes.
+    Prologs report that a queued job begins. Epilogs report that a job ends which has begun on all its nodes.
     """
     if job.is_anothers:
         return False
@@ -108,8 +115,10 @@ def waits_for_poll(job: Job) -> bool:
 
 
 def details_due_at(job: Job) -> float | None:
-    """Return when to read the job in full, in seconds of the clock: a pending job now and then, for its reason; a
-    running job until all its Prologs have called, for its nodes. None: not before it changes.
+    """Return when to read the details of the job, in seconds of the clock; None if not before the job changes.
+
+    A pending job is read now and then, to learn why it waits. A running job is read to learn its nodes, and again as
+    long as Slurm says that it waits for its Prologs and not all of them have called.
     """
     if job.is_anothers:
         return None

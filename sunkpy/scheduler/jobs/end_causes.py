@@ -1,11 +1,13 @@
-"""Finds out why jobs ended and, if they were preempted, which jobs ("preemptors") took their nodes.
+"""Finds out why jobs ended, and for preempted jobs which job (the preemptor) took their nodes.
 
-Pods are evicted at once, with the cause that is already known, because their node waits for them. Preemptors are
-searched for afterwards, together for all pods evicted meanwhile, so that a job that preempts many is looked up once.
+Pods are evicted at once, with the cause that is known at that time, because their node is needed. The preemptors are
+searched for afterwards, in one search for all pods that were evicted meanwhile. So a job that preempts many others is
+looked up only once.
 
-A search costs slurmrestd a few requests, however many were preempted and wait: states are those of the next poll, and
-of our own jobs the details are known. Only where a job may have begun before Slurm said that another was preempted, it
-is asked when that ended. How often a search may begin is up to the caller (`scheduler.pods.evict`).
+A search costs slurmrestd a few requests, however many jobs were preempted and however many wait: it uses the states
+that the next poll reads, and details of the scheduler's own jobs, which are known already. Slurm is asked when a
+preempted job ended only if a candidate had begun before Slurm showed the other job as preempted. The caller decides how
+often a search may begin (`scheduler.pods.evict`).
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ _REMEMBERED = 4096
 
 
 class _Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that may have preempted a job. In the first answer that shows it as preempted, `waiting` are pending, and
-    `begun` have started since the answer before.
+    """The jobs that may have preempted a certain job, noted when a poll first showed that job as preempted. `waiting`:
+    jobs that were pending in this poll. `begun`: jobs that had started since the poll before.
     """
 
     waiting: Sequence[JobId] = ()
@@ -42,12 +44,13 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndCauses:
-    """Finds causes and preemptors, and remembers for a while which job was named as preemptor on which nodes: a job
-    that has all its nodes preempts no more.
+    """Finds why jobs ended, and which job (the preemptor) took the nodes of a preempted one. It remembers for a while
+    which preemptor it has named for which nodes: a job that was named for all its nodes has preempted no further job.
 
-    It also remembers which jobs waited or began when a job was first seen as preempted, because the preemptor may have
-    begun, or ended, before Slurm is asked. `known` returns the details of a job of our own, if it was read. `hurry`
-    lets states be read at once, because a preemptor waits only until the pods have left.
+    When a job is first seen as preempted, it also remembers which jobs wait or have just begun: the preemptor may begin
+    or even end before Slurm is asked about it. `known` returns the details of a job of the scheduler's own; None if it
+    was not read. `hurry` makes the next poll come at once, because the preemptor waits only until the evicted pods have
+    left.
     """
 
     def __init__(
@@ -71,14 +74,16 @@ class EndCauses:
         self._named: cachetools.TTLCache[JobId, frozenset[str]] = cachetools.TTLCache(maxsize=1024, ttl=_NAMED_S)
 
     def saw(self, states: JobStates) -> None:
-        """Remember the states of all jobs, as a poll has just read them."""
+        """Remember the states of all jobs, which a poll has just read."""
         self._before, self._states, self._newest = self._states, states, None
         self._note_seen(self._unseen)
         self._polled.set()
         self._polled = asyncio.Event()
 
     def of(self, job: JobId, *, known: frozenset[str]) -> EndCause:
-        """Return why a job ended, by its last known state. The cause does not name a preemptor yet."""
+        """Return why a job ended, judged by its last known state, `known`. The cause does not name yet which job
+        preempted it.
+        """
         cause = ends.cause_of_end(job, known)
         if cause.is_preemption and job not in self._seen:
             is_new = job not in self._unseen
@@ -89,7 +94,9 @@ class EndCauses:
         return cause
 
     def _note_seen(self, jobs: Iterable[JobId]) -> None:
-        """Remember which jobs wait and which have begun, for each job that this answer first shows as preempted."""
+        """For each of these jobs that the newest states show as preempted: remember which jobs wait now and which have
+        begun since the states before. One of them may be the preemptor.
+        """
         shown = [job for job in jobs if ends.cause_of_end(job, self._states.get(job, frozenset())).is_preemption]
         if shown:
             # Once for each answer, because it walks over all jobs.
@@ -102,8 +109,9 @@ class EndCauses:
                 self._unseen.pop(job, None)
 
     async def next_states(self, preempted: Callable[[], Iterable[JobId]]) -> JobStates:
-        """Return the states of all jobs as the next poll reads them. If no poll comes soon, Slurm is asked; empty if
-        that fails.
+        """Return the states of all jobs, by job, as the next poll reads them. If no poll comes soon, Slurm is asked;
+        the answer is empty if that fails. `preempted`: returns the jobs for which the states are needed; they should
+        show all of them as preempted.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLLED_WITHIN_S):
@@ -118,10 +126,11 @@ class EndCauses:
         return self._states
 
     async def by_whom(self, preempted: Mapping[JobId, str], states: JobStates) -> dict[JobId, SlurmJob]:
-        """Return the preemptor of each of these jobs. A job whose preemptor is not found within seconds is left out.
+        """Return, for each of these preempted jobs, the job that took its node. A job for which this is not found
+        within seconds is left out.
 
         Args:
-            preempted: the jobs, each with a node that it lost.
+            preempted: the jobs, each with a node that the job lost.
             states: the current states of all jobs.
         """
         found: dict[JobId, SlurmJob] = {}
@@ -189,8 +198,8 @@ class EndCauses:
 
 
 def _tiers(partitions: Sequence[Partition], node: str) -> dict[str, int]:
-    """Return the priority tier of each partition that names the node; of all partitions if none names it, because
-    they may have it as ALL or by a Slurm NodeSet.
+    """Return the priority tier of each partition whose list of nodes names this node. If no partition names it, return
+    the tiers of all partitions: they may have the node by the word ALL or by a Slurm NodeSet.
     """
     own = {p.name: p.priority_tier for p in partitions if _has(p, node)}
     return own or {p.name: p.priority_tier for p in partitions}

@@ -1,12 +1,13 @@
-"""Decides which gangs may submit a job now, if a limit of Slurm has been reached.
+"""Decides which gangs may submit a job now, after Slurm has refused jobs because a limit was reached.
 
-Gangs whose jobs Slurm refuses for a limit of an association or QoS stand in line, and the oldest submits first. If each
-submitted by itself, after longer and longer pauses, the newest would get what becomes free, because it tries most
-often. Slurm does not say which limit was reached, so each user, account, QoS and partition has its own line. A gang
-that comes later joins the line. In each turn the oldest gang submits, and the next one after each job that Slurm takes.
+If Slurm refuses a gang's job for a limit of an association or QoS, the gang stands in line, and the oldest gang in line
+submits first. If each gang submitted by itself, after longer and longer pauses, the newest gang would get what becomes
+free, because it tries most often. Slurm does not say which limit was reached, so there is a line for each combination
+of user, account, QoS and partition. A gang that comes later joins the line. At regular times, and whenever Slurm has
+accepted a job from the line, the oldest gang in it submits.
 
-Slurm may refuse a job for its size, now and always. So when the oldest is refused, one of the others submits as well,
-in each turn another one.
+Slurm may refuse a job for its size, now and always. So if the oldest gang is refused, another gang of the line submits
+as well, each time a different one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _AGAIN_S: Final = 15.0
 
 @dataclass(slots=True)
 class _Line:
-    """The gangs that wait for one limit (`waiting`: gang → since when), and those that may submit now (`asking`)."""
+    """The gangs whose jobs Slurm has refused for one limit, and that wait to submit again. `waiting`: for each gang,
+    since when its pods exist and when it was first seen. `asking`: the gangs that may submit now. `why`: Slurm's
+    reason.
+    """
 
     why: str
     waiting: dict[GangId, tuple[str, float]] = field(default_factory=dict)
@@ -43,12 +47,14 @@ class _Line:
 
     @property
     def oldest(self) -> GangId | None:
-        """The gang that has waited longest."""
+        """The gang that has waited longest; None if the line is empty."""
         return min(self.waiting, key=self.waiting.__getitem__, default=None)
 
 
 class SubmitLines:
-    """Lines of gangs that wait for a turn to submit; each leader has its own. A turn comes every `again_s`."""
+    """Lines of gangs whose jobs Slurm has refused for a limit, and that wait to submit again; each leader has its own.
+    Every `again_s` seconds the oldest gang of each line may submit.
+    """
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
@@ -56,13 +62,15 @@ class SubmitLines:
         self._lines: dict[_Limit, _Line] = {}
 
     async def run(self) -> None:
-        """Call `next_turn` each `again_s`, until cancelled."""
+        """Call `next_turn` every `again_s` seconds, until cancelled."""
         while True:
             await asyncio.sleep(self._leader.settings.times.again_s)
             self.next_turn()
 
     def next_turn(self) -> None:
-        """Let the oldest gang of each line submit."""
+        """Let the oldest gang of each line submit. In a line stand the gangs whose jobs Slurm has refused for the same
+        limit.
+        """
         for limit, line in tuple(self._lines.items()):
             self._forget_gone(line)
             if not line.waiting:
@@ -72,7 +80,9 @@ class SubmitLines:
             self._turn(line)
 
     def why_waits(self, record: GangRecord, spec: JobSpec) -> str:
-        """Return why the gang may not submit now, and put it into the line; empty if it may."""
+        """Return empty text if the gang may submit this job now. If other gangs wait for the same limit of Slurm, and
+        it is not this gang's turn, put the gang into their line and return the reason.
+        """
         line = self._lines.get(_limit(spec))
         if line is None or record.id in line.asking or not line.waiting:
             return ""
@@ -80,7 +90,9 @@ class SubmitLines:
         return line.why
 
     def refused(self, record: GangRecord, spec: JobSpec, why: str) -> None:
-        """Put a gang whose job Slurm has refused for a limit into its line."""
+        """Put a gang into the line for a limit, because Slurm has refused its job for this limit. `why`: Slurm's
+        reason. If it is the oldest gang of the line, another gang may submit instead.
+        """
         line = self._lines.setdefault(_limit(spec), _Line(why=why))
         line.why = why
         line.asking.discard(record.id)
@@ -89,7 +101,9 @@ class SubmitLines:
             self._ask_another(line)
 
     def left(self, record: GangRecord, spec: JobSpec, *, is_taken: bool) -> None:
-        """Take a gang out of its line. `is_taken`: Slurm has accepted its job, so the next gang may submit."""
+        """Take a gang out of the line in which it waits for a limit of Slurm. `is_taken`: Slurm has accepted its job,
+        so the next gang of the line may submit.
+        """
         line = self._lines.get(_limit(spec))
         if line is None:
             return
@@ -105,7 +119,9 @@ class SubmitLines:
         record.retry_at, record.refused = _NEVER, line.why
 
     def _turn(self, line: _Line) -> None:
-        """Let the oldest gang submit. If it has not done so since the last turn, let another one submit too."""
+        """Let the oldest gang of the line submit. If it has not submitted since it was last allowed to, let another
+        gang submit too. In the line stand the gangs whose jobs Slurm has refused for one limit.
+        """
         oldest = line.oldest
         is_silent = oldest in line.asking
         if oldest is not None:
@@ -142,11 +158,12 @@ def _limit(spec: JobSpec) -> _Limit:
 
 
 class NamespaceShares:
-    """Limits the jobs of a namespace to `most` within `WINDOW_S`, 0 for any number; each leader counts for itself.
-    `clock` is in seconds.
+    """Limits how many jobs are made for the pods of one namespace: at most `most` within `WINDOW_S` seconds, or any
+    number if `most` is 0. Each leader counts for itself. `clock` returns seconds.
 
-    slurmctld keeps an ended job for minutes, and refuses new jobs of everybody while its table is full. Without this
-    limit, the pods of one namespace that come and go fast could fill the table; no quota of pods prevents that.
+    slurmctld keeps an ended job for minutes, and refuses new jobs of everybody while its table of jobs is full. Without
+    this limit, pods of one namespace that come and go quickly could fill the table; a quota of pods does not prevent
+    that.
     """
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
@@ -155,12 +172,12 @@ class NamespaceShares:
         self._made_at: dict[str, deque[float]] = {}
 
     def note(self, namespace: str) -> None:
-        """Count a job that was made for pods of the namespace."""
+        """Count a job that was just made for pods of the namespace."""
         if self._most:
             self._made_at.setdefault(namespace, deque(maxlen=self._most)).append(self._clock())
 
     def wait_s(self, namespace: str) -> float:
-        """Return the seconds until the namespace may have another job; 0 if it may now."""
+        """Return after how many seconds another job may be made for the namespace; 0 if it may be made now."""
         made_at, since = self._made_at.get(namespace, deque[float]()), self._clock() - WINDOW_S
         while made_at and made_at[0] <= since:
             made_at.popleft()
@@ -169,7 +186,7 @@ class NamespaceShares:
         return max(made_at[0] - since, _AGAIN_S) if len(made_at) == self._most > 0 else 0.0
 
     def explain(self, namespace: str) -> str:
-        """Return in words why pods of the namespace have to wait."""
+        """Return a text for people: why pods of the namespace have to wait for a job."""
         return (
             f"the pods of namespace {namespace} have made {self._most} Slurm jobs within {WINDOW_S / 60:.0f} minutes, "
             "which is the limit of a namespace (scheduler.namespaceShare of the Slurm cluster): more are submitted as "

@@ -1,8 +1,8 @@
-"""Reads the states of all jobs each second while a gang has a job, and the details of jobs that need them.
+"""Polls Slurm: reads the states of all jobs every second while a gang has a job, and the details of jobs that need it.
 
-Prologs and Epilogs report first where jobs begin and end. While they call from all nodes, and no job is in a state that
-they do not report, states are read each 5 s. If answers take long, the pause grows, so that reading takes at most a
-tenth of the time; it is half a minute at most.
+Prologs and Epilogs report earlier than a poll where jobs begin and end. If they call from all nodes, and no job is in a
+state whose next change they do not report, the states are read only every 5 s. If Slurm needs long for its answers, the
+pause grows, to half a minute at most, so that reading takes about a tenth of the time.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _UNWATCHED_S = 60.0
 
 
 class JobPoller:
-    """Reads the states of all jobs while a gang has a job, records them in the ledger, and enqueues the gangs whose
-    jobs have changed.
+    """Reads the states of all jobs while a gang has a job, records them, and puts the gangs whose jobs have changed
+    into the queue for a decision.
 
-    `on_states` is called with each answer, before the ledger has it. `have_hooks` returns whether Prologs and Epilogs
-    call from all nodes.
+    `on_states` is called with each answer of Slurm, before the answer is recorded. `have_hooks` returns whether Prologs
+    and Epilogs call the scheduler from all nodes.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class JobPoller:
         leader.metrics.poll_age_seconds.set_function(lambda: self._clock() - self._read_at)
 
     async def run(self) -> None:
-        """Poll until cancelled. A poll that fails changes nothing."""
+        """Poll until cancelled. If a poll fails, the states as last read stay, and the next poll follows."""
         while True:
             try:
                 if any(record.jobs for record in self._ledger):
@@ -89,17 +89,23 @@ class JobPoller:
 
     @property
     def pause_s(self) -> float:
-        """The shortest pause before the next poll, in seconds; reading states may take only a share of the time."""
+        """The pause before the next poll, in seconds. It is longer if Slurm needed long for its last answer, because
+        reading states may take only a part of the time.
+        """
         return max(self._poll_s, pace.Cost(took_s=self._took_s).pause_s)
 
     @property
     def is_steady(self) -> bool:
-        """True if hooks report all changes that count: they call from all nodes, and no poll has failed for a while."""
+        """True if Prologs and Epilogs report all changes of jobs that matter, so polls may be rarer: they call from all
+        nodes, all jobs of gangs are known, and no poll has failed for a while.
+        """
         was_away = self._is_away or self._clock() - self._watched_since < _UNWATCHED_S
         return not was_away and self._ledger.all_jobs_known and self._have_hooks()
 
     async def poll(self) -> None:
-        """Read the states of all jobs once, and the details of jobs that are due."""
+        """Read the states of all jobs once, and then the details of those jobs that need it. Gangs whose jobs have
+        changed are put into the queue for a decision.
+        """
         asked_at = self._clock()
         states = await self._leader.slurm.jobs_state()
         self._took_s = self._clock() - asked_at
@@ -129,18 +135,19 @@ class JobPoller:
                 group.create_task(read(record, job))
 
     def _reasons_due(self, now: float) -> int:
-        """Return for how many pending jobs the reason may be read now: a fixed number for each second since the
-        last.
+        """Return of how many pending jobs the details may be read in this poll, to learn why they wait. The number
+        grows by a fixed amount with each second since the last poll in which some were read, up to a limit.
         """
         count = int(min(_REASONS_EACH_S * (now - self._reasons_at), _MOST_REASONS))
         self._reasons_at = now if count else self._reasons_at
         return count
 
     def is_watched_since(self, at: float) -> bool:
-        """True if polls would have seen a job that was requeued since `at`. Then a job that had a node at that time,
-        and runs, still has it.
+        """True if polls have been frequent enough since the time `at` to show each job that was requeued. A job that
+        had a node at that time and still runs then still has the node.
 
-        While states cannot be read, slurmctld may have been killed and have forgotten jobs.
+        It is False if the states could not be read for a while since then: slurmctld may have been killed, and may have
+        forgotten jobs.
         """
         is_seen = not self._is_away and self._clock() - self._read_at <= _UNWATCHED_S
         return is_seen and at >= self._watched_since
@@ -151,7 +158,9 @@ class JobPoller:
         self._read_at = asked_at
 
     async def _read(self, record: GangRecord, id: JobId) -> bool:
-        """Read a job in full and record it; return whether a decision may change with it."""
+        """Read the details of a job from Slurm and record them. Return True if another decision about the gang may
+        follow.
+        """
         asked_at, change = self._clock(), partial(self._ledger.change_job, record, id)
         change(lambda job: replace(job, read_at=asked_at))
         try:
@@ -167,8 +176,8 @@ class JobPoller:
         return self._unproved(record, found) or is_ended
 
     def _unproved(self, record: GangRecord, job: SlurmJob) -> bool:
-        """Note that a job does not prove to be the gang's: slurmctld lacks the chart's job_submit.lua, or its comment
-        was changed. Return whether that is new.
+        """Record that a job lacks the proof that it belongs to the gang: slurmctld does not run the chart's
+        job_submit.lua, or somebody has changed the comment of the job. Return True if this was not known before.
         """
         if not self._ledger.change_job(record, job.id, lambda known: replace(known, is_unproved=True)):
             return False

@@ -1,11 +1,12 @@
-"""Finds the gangs of jobs that the ledger does not know: first of jobs that are noted on pods, then of all others.
+"""Finds out to which gangs those jobs belong that the ledger (the records of gangs) does not have: first jobs that
+annotations of pods name, then all others.
 
-An earlier leader left such jobs, or a submit whose answer was lost made them. Only the job's own comment says which
-gang it belongs to: anybody who may edit a pod can write another job's ID into its annotations.
+Such jobs were left by an earlier leader, or made by a submit whose answer was lost. Only the job's own comment says to
+which gang the job belongs: anybody who may edit a pod can write the ID of another job into its annotations.
 
-Jobs are read one by one, a few at a time, those first for which a hook or a pod waits. 50,000 jobs in one answer are
-250 MB and take longer than the request's timeout, and slurmrestd offers no smaller lists. The search remembers to whom
-a job belongs, so it reads jobs of other users only once.
+Jobs are read one by one, a few at a time, and first those for which a Prolog, an Epilog or a pod waits. One answer with
+50,000 jobs would have 250 MB and take longer than the timeout of the request, and slurmrestd offers no smaller lists.
+The search remembers to whom each job belongs, so it reads the jobs of other users only once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ whether the job's nodes could be read.
 
 
 class JobSearch:
-    """Searches for the gangs of unknown jobs. `learned` is called with each job that was read."""
+    """Reads jobs from Slurm that the scheduler's records do not have, to find the gang to which each belongs. `learned`
+    is called with each job that was read, and with each job that Slurm does not know.
+    """
 
     def __init__(self, leader: Leader, *, learned: Learned) -> None:
         self._leader = leader
@@ -56,22 +59,25 @@ class JobSearch:
         """The gang of each job that was read; None: Slurm does not know the job."""
 
     def ask_about(self, job: JobId, *, urgency: Urgency = Urgency.SOON) -> None:
-        """Queue a job to be read, to learn its gang and state; with `FIRST` if a hook waits for the answer."""
+        """Queue a job to be read from Slurm, to learn its gang and state. `urgency` is `FIRST` if a Prolog or Epilog
+        waits for the answer.
+        """
         if self._urgency(job) > urgency:
             self._urgent[job] = urgency
             self._ask(job)
 
     async def all(self, *, sent_after: float) -> None:
-        """Read every pending or running job that the ledger does not know, in a search that begins after `sent_after`
-        (monotonic). One search serves all callers that ask at about the same time.
+        """Read all pending or running jobs that the scheduler's records do not have, in a search that begins later than
+        `sent_after` (monotonic seconds). Callers at about the same time share one search.
 
         Raises:
-            SlurmError: Slurm, or one of the jobs, could not be read. The next try does not repeat what was read.
+            SlurmError: Slurm, or one of the jobs, could not be read. Jobs that were read are not read again by the next
+                try.
         """
         await self._search.get(sent_after=sent_after)
 
     async def run(self) -> None:
-        """Read the queued jobs until cancelled."""
+        """Read the queued jobs one by one, until cancelled."""
         metrics = self._leader.queues
         await run_workers(self._queue, self._read, workers=_WORKERS, only_urgent=_ONLY_URGENT, metrics=metrics)
 
@@ -84,7 +90,12 @@ class JobSearch:
         self._queue.add(job)
 
     async def _read_all(self) -> None:
-        """Read all unknown jobs, also those that are noted on pods. Return when each was tried once."""
+        """Read all jobs in Slurm that the scheduler's records do not have, and the jobs that are queued already. Return
+        when each was tried once.
+
+        Raises:
+            SlurmError: Slurm, or one of the jobs, could not be read.
+        """
         unknown: list[JobId] = []
         whose: dict[JobId, GangId | None] = {}
         async for id, state in in_turns((await self._leader.slurm.jobs_state()).items()):
@@ -104,7 +115,9 @@ class JobSearch:
             raise error
 
     async def _read(self, id: JobId) -> float | None:
-        """Read a job and learn its gang; return the seconds until it is read again, None if it need not be."""
+        """Read one job, and record to which gang it belongs. Return after how many seconds to read it again; None if
+        that is not necessary.
+        """
         asked_at, has_nodes, job = self._leader.clock(), True, None
         try:
             job = await self._leader.slurm.job(id)

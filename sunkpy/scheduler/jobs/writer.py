@@ -1,8 +1,8 @@
-"""Submits, updates, signals and cancels placeholder jobs in Slurm.
+"""Submits, changes, signals and cancels placeholder jobs in Slurm.
 
-For a service an allocation is requested first, which Slurm grants at once or never. If Slurm refuses it, a batch job is
-queued. Slurm keeps a FAILED job on record for each refusal, so no allocation is requested for a while in a partition
-that has refused one.
+For a service, an allocation is requested first, which Slurm either grants at once or refuses. If it refuses, a batch
+job is queued instead. Slurm keeps a FAILED job on record for each refusal. So after a refusal no allocation is
+requested in that partition for a while.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ other requests.
 
 
 class NotSubmitted(Exception):
-    """Slurm refused the job, or did not answer; the gang waits before the next try."""
+    """No job was submitted: Slurm refused it or did not answer, or the gang has to wait before it may submit. The text
+    says why.
+    """
 
 
 class JobWriter:
-    """Writes jobs to Slurm. Each write may be repeated: a change that Slurm has already made is not an error.
+    """Submits, changes, signals and cancels jobs in Slurm. Calls that change a job may be repeated: if Slurm has
+    already done what is asked, that is not an error.
 
-    Requests for a job are sent as its owner, so that Slurm checks the owner's rights.
+    Requests about a job are sent as the Slurm user who owns it, so Slurm checks what this user may do.
     """
 
     def __init__(self, leader: Leader, search: JobSearch) -> None:
@@ -57,10 +60,11 @@ class JobWriter:
         self._log = structlog.get_logger("jobs")
 
     async def submit(self, record: GangRecord, spec: JobSpec) -> JobId | None:
-        """Submit a job for the gang and return its ID; None if an earlier submit, whose answer was lost, made one.
+        """Submit a job for the gang, and return the job's ID. None if the gang already has a job, because an earlier
+        submit made one whose answer was lost.
 
         Raises:
-            NotSubmitted: Slurm refused it, or the gang has to wait; the text says why.
+            NotSubmitted: Slurm refused the job or did not answer, or the gang has to wait; the text says why.
         """
         if record.uncertain_since is not None and await self._find_lost_answer(record):
             return None
@@ -92,7 +96,11 @@ class JobWriter:
         return job
 
     async def _hand_over(self, record: GangRecord, spec: JobSpec) -> JobId:
-        """Make the job in Slurm, and record it. If this raises, Slurm has made at most one job."""
+        """Have Slurm make the job, record the job as the gang's, and return its ID.
+
+        Raises:
+            SlurmError: the job was refused, or it is not known whether Slurm has made it; it has not made two.
+        """
         partition, user = spec.partition, self._as(spec.user)
         granted = None
         if spec.at_once and self._may_have_room(partition):
@@ -115,12 +123,12 @@ class JobWriter:
         return submitted.job_id
 
     def _may_have_room(self, partition: str) -> bool:
-        """True if the partition has refused no allocation lately."""
+        """True if an allocation may be requested in the partition: it has not refused one lately."""
         return self._clock() - self._refused_at.get(partition, float("-inf")) >= self._times.allocation_refused_s
 
     async def _find_lost_answer(self, record: GangRecord) -> bool:
-        """True if a submit that got no answer made a job. A job that Slurm makes later is found by its Prolog's
-        call.
+        """Search Slurm for a job of the gang that a submit has made although Slurm did not answer. Return True if the
+        gang has a live job now. If Slurm makes the job even later, it becomes known when its Prolog calls.
         """
         assert record.uncertain_since is not None
         await self._search.all(sent_after=record.uncertain_since + self._times.late_submit_s / 2)
@@ -129,7 +137,7 @@ class JobWriter:
         return record.has_live_job
 
     def _as(self, user: str) -> str:
-        """Return the user whose token a request needs; empty for the scheduler's own."""
+        """Return the Slurm user with whose token a request is sent; empty text if that is the scheduler's own user."""
         return user if user != self._user else ""
 
     def _failed(self, record: GangRecord, error: errors.SlurmError, *, first_s: float) -> NotSubmitted:
@@ -139,7 +147,7 @@ class JobWriter:
         return NotSubmitted(error.message)
 
     async def exclude(self, record: GangRecord, action: act.UpdateExcluded) -> None:
-        """Replace the list of nodes that a pending job must not use."""
+        """Replace the list of nodes that a pending job must not use. If Slurm refuses this, that is only logged."""
         user = self._as(record.jobs[action.job].slurm.user)
         try:
             async with self._queuing:
@@ -149,8 +157,8 @@ class JobWriter:
         self._ledger.change_job(record, action.job, lambda job: job.excluding(action.excluded))
 
     async def change(self, record: GangRecord, action: act.UpdateTerms) -> str | None:
-        """Change the terms of a pending job. Return empty text, or Slurm's reason if it refuses and the job stays as it
-        is; None if the job is gone or has started.
+        """Change the terms of a pending job, such as its time limit. Return empty text if Slurm has done it; Slurm's
+        reason if Slurm refuses and the job stays as it is; None if the job is gone or has started.
         """
         user, change = self._as(record.jobs[action.job].slurm.user), action.change
         try:
@@ -166,7 +174,9 @@ class JobWriter:
         return ""
 
     async def finish(self, record: GangRecord, action: act.Finish) -> None:
-        """Signal a placeholder job to end with the exit code of its pods. The signal is repeated every few seconds."""
+        """Send a placeholder job the signal to end with the exit code of its pods. A call within a few seconds of the
+        last signal does nothing.
+        """
         job, now = record.jobs[action.job], self._clock()
         if job.told_at is not None and now - job.told_at < TELL_AGAIN_S:
             return
@@ -180,7 +190,9 @@ class JobWriter:
         self._ledger.change_job(record, job.id, lambda job: replace(job, heard_at=job.heard_at or self._clock()))
 
     async def cancel(self, record: GangRecord, id: JobId, *, why: str) -> None:
-        """Cancel a job. The request is repeated after a while, if the job is still there."""
+        """Cancel a job in Slurm. A call within half a minute of the last cancel of the job does nothing. `why` is for
+        the log.
+        """
         job, now = record.jobs[id], self._clock()
         if job.cancelled_at is not None and now - job.cancelled_at < CANCEL_AGAIN_S:
             return
@@ -191,9 +203,11 @@ class JobWriter:
         self._ledger.change_job(record, id, lambda job: replace(job, cancelled_at=now))
 
     async def _cancel_as(self, user: str, record: GangRecord, job: JobId) -> None:
-        """Cancel a job as its owner, or as SlurmUser if Slurm does not know the owner any more; else it would stay.
+        """Cancel a job as its owner (`user`). If Slurm no longer accepts this user, cancel it as SlurmUser, because it
+        would stay for ever.
 
-        SlurmUser may cancel any job, so Slurm is asked first whether this ID is still the gang's job.
+        SlurmUser may cancel any job. So Slurm is first asked whether this ID is still that of the gang's job; if it is
+        another job's, nothing is cancelled.
         """
         try:
             await self._slurm.cancel_job(job, user=user)
@@ -210,7 +224,9 @@ class JobWriter:
         self._leader.metrics.cancels.inc()
 
     async def _read(self, job: JobId) -> SlurmJob:
-        """Return a job as Slurm has it now, also if its node list cannot be read."""
+        """Return a job as Slurm has it now. If the job's list of nodes cannot be read, the job is returned
+        without it.
+        """
         try:
             return await self._slurm.job(job)
         except errors.UnreadableJob as error:

@@ -1,1 +1,1 @@
-"""The nodes as the scheduler watches them, and which of them a pod may use."""
+"""Watches Kubernetes nodes, Slurm nodes, slurmd pods and volumes, and finds out which nodes a pod may use."""

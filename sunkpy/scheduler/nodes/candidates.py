@@ -1,6 +1,7 @@
-"""The nodes that Slurm knows, as candidates for pods, and the amounts that pods hold there.
+"""The candidates: the nodes that both Slurm and Kubernetes know, on which pods may be placed, and the amounts that pods
+hold there.
 
-A candidate object is reused as long as nothing about its node changes, because it caches sums.
+A candidate object is used again as long as nothing about its node has changed, because it caches sums.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from sunkpy.slurm import NodeCache
 
 
 class Held:
-    """Sums up for each Kubernetes node what its pods hold of it, as `amounts_of` says for each pod of the watches.
-    `on_change` is called with a node whose sum changed.
+    """For each Kubernetes node, the sum of what the pods there hold, such as CPUs and memory. The pods come from
+    watches (`update`), and `amounts_of` says what a pod holds. `on_change` is called with each node whose sum has
+    changed.
     """
 
     def __init__(
@@ -32,7 +34,9 @@ class Held:
         self.by_node: dict[str, matching.Amounts] = {}
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of a pod in a watch."""
+        """Take one change of a pod in a watch into the sum of its node. `old` is None if the pod is new, `new` if it is
+        gone.
+        """
         if old is not None and new is not None and _facts(old) == _facts(new):
             return
         if old is not None:
@@ -59,7 +63,9 @@ def _facts(pod: Pod) -> tuple[object, ...]:
 
 
 class Candidates:
-    """The nodes that Slurm knows, as candidates for pods; none while Slurm's nodes have not been read."""
+    """The nodes on which pods may be placed: those that have a slurmd pod and that Slurm knows. There are none as long
+    as the nodes of Slurm have not been read.
+    """
 
     def __init__(self, slurm_nodes: NodeCache, nodes: Informer[Node], slurmd_pods: Informer[Pod], taken: Held) -> None:
         self._slurm_nodes = slurm_nodes
@@ -72,15 +78,15 @@ class Candidates:
         self._now: list[Candidate] = []
 
     def now(self) -> list[Candidate]:
-        """Return the candidates, each with its Slurm node as last read."""
+        """Return the nodes on which pods may be placed, each with its Slurm node as last read."""
         known = self._known()
         found = (_as_now(c, known.get(c.slurm_node)) for c in self.lasting())
         self._now = _reused(found, self._now)
         return self._now
 
     def lasting(self) -> list[Candidate]:
-        """Return the candidates, each with its Slurm node as read when a lasting property (CPUs, memory, GRES,
-        features) last changed; states may be old.
+        """Return the nodes on which pods may be placed. Each has its Slurm node as it was read when a property that
+        lasts (CPUs, memory, GRES, features) last changed, so the state of the Slurm node may be old.
         """
         if not self._is_fresh:
             known = self._known()
@@ -91,11 +97,15 @@ class Candidates:
         return self._lasting
 
     def invalidate(self) -> None:
-        """Compute the candidates again at the next use, because a lasting property has changed."""
+        """Let the nodes on which pods may be placed be worked out again when they are next asked for, because something
+        about them has changed.
+        """
         self._is_fresh = False
 
     def differ(self, changed: Iterable[str]) -> bool:
-        """True if a lasting property of one of these Slurm nodes differs from the candidates'."""
+        """True if CPUs, memory, GRES or features of one of these Slurm nodes now differ from those in the list of nodes
+        that was last worked out.
+        """
         now = self._known()
         then = {**{c.slurm_node: c.slurm for c in self._lasting}, **self.foreign} if self._is_fresh else {}
         return any(_size(now.get(name)) != _size(then.get(name)) for name in changed)
@@ -105,7 +115,9 @@ class Candidates:
         return observation.nodes if observation is not None else {}
 
     def _candidate(self, pod: Pod, known: dict[str, SlurmNode]) -> Candidate | None:
-        """Return a slurmd pod's node as a candidate; None if Slurm does not know it, for then no job may exclude it."""
+        """Return the node of a slurmd pod as a candidate, on which pods may be placed. None if Kubernetes or Slurm does
+        not know the node: a job cannot exclude a node that Slurm does not know.
+        """
         name = slurm_node_of(pod)
         node, slurm = self._nodes.get("", pod.spec.node_name), known.get(name)
         if node is None or slurm is None:
@@ -119,7 +131,9 @@ def _as_now(candidate: Candidate, slurm: SlurmNode | None) -> Candidate:
 
 
 def _reused(found: Iterable[Candidate], before: Iterable[Candidate]) -> list[Candidate]:
-    """Return these candidates; an unchanged one is replaced by the earlier object, which has cached its sums."""
+    """Return the candidates in `found`. If a candidate is equal to the one for the same node in `before`, that earlier
+    object is returned for it, because it has cached its sums.
+    """
     known = {candidate.slurm_node: candidate for candidate in before}
     return [old if (old := known.get(new.slurm_node)) is not None and old == new else new for new in found]
 

@@ -1,4 +1,6 @@
-"""The scheduler's watches of the cluster: pods that name it, nodes, and the slurmd pods that join nodes to Slurm."""
+"""The scheduler's watches of the cluster: the pods that name the scheduler, the pods of other schedulers, nodes,
+volumes and devices, and the slurmd pods, by which Kubernetes nodes are nodes of Slurm.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,9 @@ from sunkpy.slurm import NodeCache
 
 
 class Cluster:
-    """The informers of one leader. `on_claim` is called with a pod when its claim for devices or for a volume changed;
-    `on_room` when its volume may now be made on other nodes.
+    """All watches of the cluster that belong to one leader, and the answers that are worked out from them. `on_claim`
+    is called with a pod if its claim for devices or for a volume has changed; `on_room` is called with a pod if its
+    volume can perhaps be made on other nodes now.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class Cluster:
         self._slurm_nodes.add_listener(self._slurm_nodes_changed)
 
     async def run(self) -> None:
-        """Run the watches until cancelled."""
+        """Run all watches until cancelled."""
         async with asyncio.TaskGroup() as group:
             for informer in self._watched():
                 group.create_task(informer.run())
@@ -131,46 +134,55 @@ class Cluster:
             group.create_task(self.devices.run())
 
     async def synced(self) -> None:
-        """Wait until every collection has been listed once."""
+        """Wait until the scheduler's pods, the nodes and the slurmd pods have been listed once; also the namespaces, if
+        what their pods may ask for depends on them.
+        """
         for informer in self._watched():
             await informer.synced.wait()
 
     def _watched(self) -> Iterable[Informer[Pod] | Informer[Node] | Informer[KubeObject]]:
-        """Return the informers that must be listed before work begins; namespaces only if `scheduler.access` reads
-        them.
+        """Return the informers that must have listed their objects before the scheduler begins its work. Namespaces are
+        among them only if the setting `scheduler.access` makes use of them.
         """
         namespaces = [self._namespaces] if self._reads_namespaces else []
         return (*self.pods.parts, self.nodes, self.slurmd_pods, *namespaces)
 
     def have_hooks(self) -> bool:
-        """True if Prologs and Epilogs call from all nodes. None call from EXTERNAL nodes, which have no slurmd."""
+        """True if Prologs and Epilogs call the scheduler from all nodes. That is not so if Slurm has an EXTERNAL node,
+        which has no slurmd, or if the nodes of Slurm have not been read.
+        """
         observation = self._slurm_nodes.observation
         return observation is not None and not any("EXTERNAL" in each.state for each in observation.nodes.values())
 
     def are_pods_known(self) -> bool:
-        """True if the watches show which pods are on nodes: all are connected, and have been for `watch_settles_s`."""
+        """True if the watches can be trusted to show all pods that are on nodes: every watch of pods has been connected
+        for `watch_settles_s` seconds.
+        """
         settles_s = self._settings.times.watch_settles_s
         return all(part.connected and part.connected_s >= settles_s for part in self._everybody.parts)
 
     def namespace_of(self, name: str) -> Namespace | None:
-        """Return the namespace with what `scheduler.access` reads of it; None if the watch does not show it yet."""
+        """Return a namespace with its labels and annotations, or with its name alone if the setting `scheduler.access`
+        does not depend on them. None if the watch does not show the namespace yet.
+        """
         if not self._reads_namespaces:
             return Namespace(name=name)
         found = self._namespaces.get("", name)
         return Namespace(name=name, labels=found.labels, annotations=found.annotations) if found is not None else None
 
     def node_behind(self, slurm_node: str) -> Node | None:
-        """Return the Kubernetes node on which the slurmd of a Slurm node runs; None if it is unknown."""
+        """Return the Kubernetes node on which the slurmd pod of a Slurm node runs; None if it is unknown."""
         pod = self.slurmd_of(slurm_node)
         return self.nodes.get("", pod.spec.node_name) if pod is not None and pod.spec.node_name else None
 
     def slurmd_of(self, slurm_node: str) -> Pod | None:
-        """Return the slurmd pod of a Slurm node; None if there is none."""
+        """Return the pod in which the slurmd of a Slurm node runs; None if there is none."""
         return _best(self._slurmd_of.of(slurm_node))
 
     def path_to(self, slurm_node: str) -> tuple[str, ...]:
-        """Return the switches above a Slurm node, widest first: by the Node label in the settings, or by the syncer's
-        annotation on the slurmd pod.
+        """Return the names of the switches above a Slurm node, the one with most nodes below it first; empty if they
+        are unknown. They come from the Node label that the settings name. If the settings name none, they come from the
+        annotation that the syncer writes on the slurmd pod.
         """
         if label := self._settings.switch_label:
             node = self.node_behind(slurm_node)
@@ -179,30 +191,34 @@ class Cluster:
         return path_told(pod.annotations.get(names.ANNOTATION_TOPOLOGY, "")) if pod is not None else ()
 
     def slurm_node_on(self, node: str) -> str:
-        """Return the Slurm node whose slurmd runs on a Kubernetes node; empty if there is none."""
+        """Return the name of the Slurm node whose slurmd pod runs on a Kubernetes node; empty text if there is none."""
         pod = _best(self._slurmd_on.of(node))
         return slurm_node_of(pod) if pod is not None else ""
 
     def slurm_node_at(self, hostname: str) -> str:
-        """Return the Slurm node on the Kubernetes node with this label `kubernetes.io/hostname`; empty if none."""
+        """Return the name of the Slurm node on the Kubernetes node whose label `kubernetes.io/hostname` has this value;
+        empty text if there is none.
+        """
         return next((self.slurm_node_on(node.name) for node in self._by_hostname.of(hostname)), "")
 
     def as_counted(self, pod: Pod) -> Pod:
-        """Return a pod that was just read with the watch's spec, which has summed up the requests: a pod of others may
-        have ten thousand containers.
+        """Return a pod that was just read from the apiserver, but with its spec as the watch keeps it, if the watch
+        shows the pod. There the requests of all containers have been added up: a pod may have ten thousand containers.
         """
         seen = self._everybody.get(*pod.key)
         return msgspec.structs.replace(pod, spec=seen.spec) if seen is not None and seen.uid == pod.uid else pod
 
     def eligibility(self, spec: PodSpec) -> CachedVerdict[PodSpec, Eligibility] | None:
-        """Return the nodes on which a pod may run; None until Slurm's nodes have been read."""
+        """Return the nodes on which a pod with this spec may run, as a cached answer; None until the nodes of Slurm
+        have been read.
+        """
         if self._slurm_nodes.observation is None:
             return None
         return self._eligible.of(_signature(spec), spec)
 
     def avoided_nodes(self, pods: Sequence[Pod]) -> CachedVerdict[Sequence[Pod], Mapping[str, str]]:
-        """Return the Slurm nodes that one of these pods must avoid by affinity rules, its own or those of other pods,
-        each with the reason.
+        """Return, as a cached answer, the Slurm nodes where one of these pods must not go because of affinity rules
+        (its own or those of other pods), spreading or host ports, each with the reason.
         """
         is_looking = any(looks_around(pod.spec) for pod in pods)
         if self.neighbours.is_open and not is_looking:
@@ -212,12 +228,12 @@ class Cluster:
         return verdicts.of(msgspec.json.encode(list(map(self._around_which, kinds)), order="sorted"), kinds)
 
     def may_run_as_before(self, verdict: CachedVerdict[PodSpec, Eligibility]) -> bool:
-        """True if an earlier verdict on eligible nodes still holds."""
+        """True if a cached answer of `eligibility`, on which nodes a pod may run, would still be the same now."""
         return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
 
     def avoid_as_before(self, verdict: CachedVerdict[Sequence[Pod], Mapping[str, str]]) -> bool:
-        """True if an earlier verdict of `avoided_nodes` still holds. A verdict without template holds while no pod on a
-        node keeps others away.
+        """True if a cached answer of `avoided_nodes`, which nodes pods must avoid, would still be the same now. If it
+        was given because no pod had such rules, it holds as long as no pod on a node has anti-affinity.
         """
         if verdict.template is None:
             return self.neighbours.is_open
@@ -231,8 +247,9 @@ class Cluster:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}
 
     def _pod_moved(self, pod: Pod) -> None:
-        """Doubt the verdicts that a pod which came, went or changed may alter. For waiting pods without affinity rules,
-        only a pod that keeps others away counts.
+        """Mark as outdated the cached answers which nodes pods must avoid, if they may change because this pod came to
+        a node, left one, or changed. Waiting pods without affinity rules of their own are concerned only if the pod has
+        anti-affinity.
         """
         is_shutting_out = bool(anti_affinity(pod.spec))
         if is_shutting_out:
@@ -242,15 +259,19 @@ class Cluster:
             self._wake.neighbours.set()
 
     def _tell_apart(self, place: TermPlace) -> None:
-        """Forget verdicts on pods in this place: a pod there now tells pods apart by a further label."""
+        """Drop the cached answers which nodes must be avoided by pods in this place (a namespace). The anti-affinity of
+        a pod on a node now depends on a further label of these pods, and the answers did not take this label into
+        account.
+        """
         self._looking.forget(shut_out_from(place))
         self._shut_out.forget(shut_out_from(place))
 
     def _around_which(self, pod: Pod) -> tuple[object, ...]:
-        """Return what decides where other pods are in a pod's way; pods with equal values share a verdict.
+        """Return everything about a pod that decides which nodes it must avoid because of other pods. Pods with equal
+        values share one cached answer.
 
-        Only labels that some affinity term asks for are included, because each Job, index and replica has labels of its
-        own.
+        Of the pod's labels only those are included that some affinity rule reads, because each Job, index and replica
+        has labels of its own.
         """
         terms = terms_of(pod)
         asked = self.neighbours.labels_asked(pod).union(labels_asked(terms), labels_compared(pod))
@@ -258,7 +279,9 @@ class Cluster:
         return (pod.metadata.namespace, labels, terms, anti_affinity(pod.spec), pod.spec.host_ports, spreads_by(pod))
 
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
-        """Return which pods are on which node. `listed`: all pods of some nodes, as they were just read."""
+        """Return which pods are on which node, as one object for checks of affinity rules and host ports. `listed`: for
+        some nodes, all pods that the apiserver has just shown there; they replace what the watches show of these nodes.
+        """
         if self._by_name is None:
             self._by_name = {node.name: node for node in self.nodes.values()}
         around = self.neighbours.around(self._by_name, listed=listed)
@@ -301,8 +324,9 @@ class Cluster:
             self._takes_other.set()
 
     async def _follow_others(self) -> None:
-        """Doubt the nodes after other schedulers' pods have changed there, at most each `occupancy_each_s`: each time
-        all waiting gangs are checked again.
+        """Whenever pods without a Slurm job take more or less of a node, mark as outdated what was worked out about
+        nodes. Wait `occupancy_each_s` seconds between two such times, because each makes the scheduler look at all
+        waiting gangs again.
         """
         while True:
             await self._takes_other.wait()
@@ -319,12 +343,16 @@ class Cluster:
         self._wake.nodes.set()
 
     def _invalidate(self) -> None:
-        """Compute everything about nodes again, because nodes came, went or changed."""
+        """Mark as outdated all that was worked out about nodes, because nodes came, went or changed; the nodes from
+        which volumes can be reached may also have changed.
+        """
         self.reach += 1
         self._doubt_nodes()
 
     def _doubt_nodes(self) -> None:
-        """Doubt all verdicts on nodes, because what is left there has changed."""
+        """Mark as outdated the cached answers about nodes, because nodes or what is left on them have changed, and have
+        the waiting gangs looked at again.
+        """
         self.candidates.invalidate()
         self.devices.doubt_resources()
         self._eligible.doubt()
@@ -333,7 +361,9 @@ class Cluster:
 
 
 def _best(slurmds: Iterable[Pod]) -> Pod | None:
-    """Return the slurmd pod of a node; if there are several, preferably one that is not ending."""
+    """Return the slurmd pod to use among these slurmd pods of one node: if possible one that neither has finished nor
+    is being deleted. None if there are no pods.
+    """
     return min(slurmds, key=lambda pod: (pod.is_finished, pod.is_deleting), default=None)
 
 

@@ -1,7 +1,8 @@
-"""Finds nodes that have too little left of resources which Slurm does not count: ephemeral-storage, hugepages, rdma.
+"""Finds nodes that have too little left of a resource that Slurm does not count, such as ephemeral-storage, hugepages
+or rdma.
 
-Pods with the same requests share an answer, which is kept while they wait. After a change it is computed again only for
-the nodes that changed: hundreds of pods may wait for one rdma device, and each binding changes a node.
+Pods with the same requests share an answer, which is kept while pods wait. After a change, the answer is worked out
+again only for the nodes that changed: hundreds of pods may wait for one rdma device, and each binding changes a node.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ Full = Mapping[str, str]
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """The amounts that pods request (`needs`), and the answer for each node with the facts that decided it
-    (`known`).
+    """A cached question: which nodes are too full for pods with these requests? `needs`: the requests that Slurm does
+    not count. `known`: for each Slurm node, the facts from which the answer was found, and why the node is full (empty
+    text if it is not).
     """
 
     needs: matching.Amounts
@@ -37,8 +39,8 @@ FullNodes = CachedVerdict[Question, Full]
 
 
 class Fullness:
-    """Answers which nodes are full for a pod. `candidates` returns the nodes; `on_change` is called when an answer for
-    a waiting pod may have changed.
+    """Answers which nodes have too little left for a pod of the resources that Slurm does not count. `candidates`
+    returns the nodes. `on_change` is called when an answer that somebody has asked for may have changed.
     """
 
     def __init__(
@@ -52,13 +54,14 @@ class Fullness:
         self._answers: Verdicts[Question, Full] = Verdicts(self._work_out)
 
     def doubt(self) -> None:
-        """Note that a node, or what pods hold there, has changed."""
+        """Mark all answers as outdated, because a node has changed, or what pods hold there."""
         if self._answers.doubt():
             self._on_change()
 
     def of(self, specs: Iterable[PodSpec]) -> tuple[FullNodes, ...]:
-        """Return an answer for each spec that requests a resource which Slurm does not count (the number of pods
-        aside).
+        """Return, for each spec that requests a resource that Slurm does not count, a cached answer: which nodes have
+        too little left of it. There is no answer for a spec without such a resource. The number of pods on a node is
+        not such a resource here.
         """
         asked = (self._needs(spec) for spec in specs)
         return tuple(
@@ -68,12 +71,15 @@ class Fullness:
         )
 
     def holds(self, answer: FullNodes) -> bool:
-        """True if the answer would be the same now."""
+        """True if a cached answer to the question which nodes are too full for certain pods would still be the same
+        now.
+        """
         return self._answers.holds(answer)
 
     def too_many_pods(self, specs: Iterable[PodSpec], *, refusing: Collection[str]) -> Full:
-        """Return which nodes of `refusing`, where a kubelet refused a pod, still have too many pods, with the
-        reason.
+        """Return which of the Slurm nodes in `refusing`, where a kubelet has refused a pod, are still too full for a
+        pod with one of these specs, each with the reason. That includes nodes that already have as many pods as their
+        kubelet accepts.
         """
         nodes = [each for each in self._candidates() if each.slurm_node in refusing] if refusing else []
         full: dict[str, str] = {}

@@ -1,8 +1,10 @@
-"""Watches pods of other schedulers that are on nodes: daemons, slurmd pods and all others.
+"""Watches the pods of other schedulers that are on nodes: daemons, slurmd pods and all others.
 
 A node that is full of such pods must not be offered to a job: Slurm would start the job, perhaps preempt others for it,
-and the kubelet would refuse the pod. Pods may also want to be near such pods, or away from them. A large cluster has
-tens of thousands, so only what matters of each is kept, in a kilobyte or less, shared by pods of one template.
+and the kubelet would refuse the pod. Pods may also want to be near such pods, or away from them.
+
+A large cluster has tens of thousands of them. So of each pod only what matters is kept, in a kilobyte or less, and the
+pods of one template share it.
 """
 
 from __future__ import annotations
@@ -28,20 +30,24 @@ _NOTHING: Final[dict[str, str]] = {}
 
 
 def pods_of_others(kube: Kube, scheduler_names: Collection[str], tell: Tell) -> Informer[Pod]:
-    """Return an informer of the pods of other schedulers that are on nodes and have not ended, each cut by `Cut`."""
+    """Return an informer (watch) of the pods that name none of these schedulers, are on nodes and have not ended. Of
+    each pod only the parts that `Cut` keeps are stored.
+    """
     where = [f"spec.schedulerName!={name}" for name in scheduler_names]
     where += ["spec.nodeName!=", "status.phase!=Succeeded", "status.phase!=Failed"]
     return Informer(kube, paths.ALL_PODS, Pod, field_selector=",".join(where), keep=Cut(), tell=tell, are_large=True)
 
 
 class Cut:
-    """Cuts a pod to what counts for other pods: labels, anti-affinity terms, requests, host ports, and its node."""
+    """A function that cuts a pod to the parts that matter for other pods: its labels, anti-affinity terms, requests,
+    host ports and node. Equal parts of different pods are stored once.
+    """
 
     def __init__(self) -> None:
         self._known: cachetools.LRUCache[bytes, object] = cachetools.LRUCache(_MOST_SHARED)
 
     def __call__(self, pod: Pod) -> Pod:
-        """Return the pod as it is stored."""
+        """Return a copy of the pod that has only the parts that matter for other pods."""
         meta = pod.metadata
         container = msgspec.structs.replace(as_much(pod.spec), ports=pod.spec.host_ports[:MOST_LINES])
         # Nobody has refused it for too many of them.
@@ -67,5 +73,7 @@ class Cut:
         )
 
     def _shared(self, value: T) -> T:
-        """Return an equal object that is already kept, if there is one; else keep this one."""
+        """Return an object equal to `value` that is already stored, if there is one, to save memory. If there is none,
+        store `value` and return it.
+        """
         return cast("T", self._known.setdefault(msgspec.json.encode(value, order="sorted"), value))

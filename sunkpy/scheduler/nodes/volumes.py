@@ -1,7 +1,9 @@
-"""Watches PersistentVolumeClaims, volumes, StorageClasses and free storage, and writes the selected node on claims.
+"""Watches PersistentVolumeClaims, PersistentVolumes, StorageClasses and the free storage that drivers report, and
+writes the selected node on claims.
 
-A claim whose class has the binding mode WaitForFirstConsumer gets no volume before a scheduler has named the node of
-its pod (`selected-node`). A provisioner that cannot make the volume there removes that name.
+If the class of a claim has the binding mode WaitForFirstConsumer, the claim gets no volume before a scheduler has
+written the node of its pod on it (`selected-node`). A provisioner that cannot make the volume on that node removes the
+annotation again.
 """
 
 from __future__ import annotations
@@ -45,9 +47,12 @@ _AT_ONCE: Final = 32
 
 
 class Volumes:
-    """Follows volumes and claims. Callbacks wake pods that wait: `on_claim` one whose claim or volume changed,
-    `on_room` one whose volume may now be made on other nodes. `on_change` is called when the change may concern any
-    pod.
+    """Watches volumes and the claims for them.
+
+    Args:
+        on_claim: called with each waiting pod whose claim or volume has changed.
+        on_room: called with each waiting pod whose volume can perhaps be made on other nodes now.
+        on_change: called if a change may concern pods of any claim.
     """
 
     def __init__(
@@ -95,18 +100,20 @@ class Volumes:
 
     @property
     def storage(self) -> Storage | None:
-        """The claims, volumes and classes that exist; None until all were listed. Only pods with claims wait
-        for that.
+        """The claims, volumes and classes of the cluster; None until all of them have been listed once. Pods without
+        claims do not wait for that.
         """
         is_listed = all(each.synced.is_set() for each in (self._claims, self._volumes, self._classes))
         return self._storage if is_listed else None
 
     def user_of(self, claim: Key, but: Pod) -> str:
-        """Return the name of another pod on a node that uses the claim; empty if none does."""
+        """Return the name of a pod other than `but` that is on a node and uses this claim; empty text if there
+        is none.
+        """
         return find_user(claim, but, self.used.of(claim))
 
     async def run(self) -> None:
-        """Run the watches until cancelled."""
+        """Run the watches of claims, volumes, classes, drivers and free storage until cancelled."""
         async with asyncio.TaskGroup() as group:
             for informer in (self._claims, self._volumes, self._classes, self._drivers, self._free):
                 group.create_task(informer.run())
@@ -118,11 +125,15 @@ class Volumes:
             self._on_change()
 
     def why_not_on(self, pod: Pod, node: Node) -> str:
-        """Return why the pod cannot reach its volumes from this node; empty if it can, as far as is known."""
+        """Return in words why the pod could not reach its volumes from this node. Empty text if it could, or if the
+        volumes of the cluster are not known yet.
+        """
         return why_out_of_reach(pod, node, self._storage) if self.storage is not None else ""
 
     def under_way(self, pod: Pod) -> str:
-        """Return in words which volume of the pod is still being made for its node; empty if none is."""
+        """Return in words which volume of the pod is still being made for the node that was chosen for it; empty text
+        if there is none.
+        """
         waits = claims_under_way(pod, self._storage)
         waits += (claim for claim in claims_to_place(pod, self._storage) if claim.uid in self._chosen)
         first = next(iter(waits), None)
@@ -132,8 +143,8 @@ class Volumes:
         return f"the volume of claim {first.name} is being made for node {node}"
 
     def take_refusal(self, pod: Pod, node: str) -> str:
-        """Return, only once, why the provisioner refused to make a volume for the pod on this node; empty if it did
-        not.
+        """Return in words that a provisioner has refused to make a volume for the pod on this node; empty text if none
+        has. A refusal is returned once and then forgotten.
         """
         for claim in claims_to_place(pod, self._storage):
             if self._given_back.pop(claim.uid, None) == node:
@@ -144,7 +155,8 @@ class Volumes:
         return ""
 
     async def choose_node(self, pod: Pod, node: str) -> bool:
-        """Write the pod's node on its claims whose volumes wait for that. Return whether there are such claims.
+        """Write the node on those claims of the pod whose volumes are made only when a node has been chosen. Return
+        True if it was written on a claim.
 
         Raises:
             KubeError: a claim was not written; the call may be repeated.
@@ -177,7 +189,9 @@ class Volumes:
             self._wake(old, new)
 
     def _free_changed(self, old: FreeStorage | None, new: FreeStorage | None) -> None:
-        """Note the claims for which a change of free storage counts. Drivers report each change, and few do."""
+        """Take into account that a driver reports other free storage, and note which waiting claims this concerns. Most
+        reports concern no claim.
+        """
         self._room.follow(old, new)
         if self.storage is None or not self._free.synced.is_set():
             return
@@ -186,8 +200,8 @@ class Volumes:
             self._has_changed.set()
 
     async def _tell_of_room(self) -> None:
-        """Call `on_room` for pods after changes of free storage, gathered for a moment: drivers report many nodes at
-        about the same time.
+        """After changes of free storage, call `on_room` for the waiting pods that they concern; this runs until
+        cancelled. Changes are first gathered for a moment, because drivers report many nodes at about the same time.
         """
         while True:
             await self._has_changed.wait()
@@ -211,7 +225,9 @@ class Volumes:
 
 
 def _claim_of(changed: KubeObject) -> Key | None:
-    """Return the only claim that a changed object can concern; None if it may concern others."""
+    """Return the key of the claim, if only one claim can be concerned by a change of this object (the claim itself, or
+    a volume for a certain claim). None if other claims may be concerned.
+    """
     match changed:
         case Claim():
             return changed.key
@@ -221,7 +237,9 @@ def _claim_of(changed: KubeObject) -> Key | None:
 
 
 def _facts(found: KubeObject) -> object:
-    """Return what decisions read of an object: a part of a claim, all of a volume or class."""
+    """Return those parts of an object that matter for decisions: for a claim some of its fields, for a volume or class
+    all.
+    """
     if isinstance(found, Claim):
         return (found.uid, found.is_deleting, found.is_bound, found.selected_node, found.spec)
     return found

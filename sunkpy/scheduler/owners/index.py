@@ -1,7 +1,7 @@
-"""Knows the owners above each pod, and the pods below an owner that changes.
+"""Knows the owners above each pod (its owner, the owner of that owner, and so on), and the pods below each owner.
 
-The chain of owners above a pod is found once, and then stays. Each owner counts as last seen; a deleted owner stays
-known as long as a pod below it exists.
+The chain of owners above a pod is found once, and stays the same afterwards. Each owner in it is used as last seen. An
+owner that was deleted stays known as long as there is a pod below it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from sunkpy.scheduler.owners.watch import POD, OwnerWatches
 
 
 class OwnerIndex:
-    """The owners above each pod that was asked about with `of`."""
+    """The owners above each pod for which somebody has asked with `of`: its owner, the owner of that owner, and
+    so on.
+    """
 
     def __init__(self, watches: OwnerWatches, families: Families = FAMILIES) -> None:
         self._watches = watches
@@ -40,7 +42,7 @@ class OwnerIndex:
         watches.is_needed = lambda kind, name: (kind, name) in self._links
 
     def of(self, pod: Pod) -> gang.Owners | None:
-        """Return the owners above a pod; None as long as they are not all known."""
+        """Return the owners above a pod, as last seen; None as long as not all of them that are needed are known."""
         above = self._above.get(pod.uid)
         if above is None or above.waits_for is not None:
             above = self._climb(pod)
@@ -49,36 +51,42 @@ class OwnerIndex:
         return tuple(self._newest(link) for link in above.links)
 
     def is_looking(self, uid: str) -> bool:
-        """True if the owners above the pod are still being looked for, and nobody has to do anything for that."""
+        """True if owners above the pod are not known yet, but are being looked for, and no person has to do anything.
+        False also if the apiserver does not serve the kind of such an owner.
+        """
         above = self._above.get(uid)
         if above is None or above.waits_for is None or self._watches.is_missing(above.waits_for.kind):
             return False
         return above.absence is Absence.UNKNOWN
 
     async def changed(self) -> None:
-        """Return when an owner above some pod has changed."""
+        """Return as soon as an owner above some pod has changed or has become known."""
         await self._change.wait()
 
     def why_unknown(self, uid: str) -> str:
-        """Return, in words for people, why the owners above a pod are not known; empty if they are."""
+        """Return, in words for people, why the owners above the pod with this uid are not known; empty text if they are
+        known.
+        """
         above = self._above.get(uid)
         if above is None or above.waits_for is None:
             return ""
         return explain_absence(above, unreadable=self._watches.why_unreadable(above.waits_for))
 
     def below(self, owner: Owner) -> set[str]:
-        """Return the uids of the pods that are known to be below an owner."""
+        """Return the uids of the known pods below an owner, also of pods below objects that it owns."""
         links = (link for link in self._links.of((owner.is_a, owner.name)) if link.leads_to(owner))
         return {uid for link in links if link.namespace == owner.key[0] for uid in self._below[link]}
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
+        """Forget the pod with this uid, because it is gone, and owners below which no known pod is left."""
         above = self._above.pop(uid, None)
         if above is not None:
             self._let_go(uid, above.links)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of the informer of pods: a pod may be an owner of other pods."""
+        """Take one change of a pod in the watch into account, because a pod may be the owner of other pods. `old` is
+        None if the pod is new, `new` if it is gone.
+        """
         changed = new or old
         if changed is None or (old is not None and new is not None and _bare(old) == _bare(new)):
             return
@@ -101,7 +109,9 @@ class OwnerIndex:
         return above
 
     def _let_go(self, uid: str, links: Iterable[Link]) -> None:
-        """Note that the pod is not below these objects any more. An object without pods is forgotten."""
+        """Record that the pod with this uid is not below these objects any more. An object without a known pod below it
+        is forgotten.
+        """
         for link in links:
             self._below.drop(link, uid)
             if link not in self._below:
@@ -131,10 +141,14 @@ class OwnerIndex:
 
 
 def _bare(pod: Pod) -> Meta:
-    """Return what the pods below a pod, as their owner, see of it."""
+    """Return the part of a pod that matters for pods of which it is the owner: its metadata, without the
+    resourceVersion.
+    """
     return msgspec.structs.replace(pod.metadata, resource_version="")
 
 
 def _wishes(owner: Owner) -> tuple[object, ...]:
-    """Return what people change about an owner. The spec of most kinds is not kept; `generation` shows its changes."""
+    """Return the parts of an owner that change if somebody changes what the owner asks for. The spec of most kinds is
+    not kept, but the `generation` changes with the spec.
+    """
     return (owner.annotations, owner.metadata.generation, owner.spec)

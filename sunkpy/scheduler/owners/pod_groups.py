@@ -1,8 +1,8 @@
-"""Writes the phases of Volcano's PodGroups, as Volcano's scheduler would, if that scheduler is not installed.
+"""Writes the phases of Volcano's PodGroups, as Volcano's own scheduler would do, in clusters without that scheduler.
 
-Some operators make no pod before the phase of their group has left Pending. They wait until Volcano's scheduler writes
-the phase. If the pods will name our scheduler, we write it. A pure rule of the family (`core.gang.families.volcano`)
-says which phase, and for which groups.
+Some operators create no pods until the phase of their PodGroup has left Pending, and wait for Volcano's scheduler to
+write the phase. sunkpy's scheduler writes it if the pods will name sunkpy's scheduler. Which phase is written, and for
+which groups, is decided by a pure function of the code for this kind of workload (`core.gang.families.volcano`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _LOOK_AGAIN_S = 1.0
 
 
 class PodGroups:
-    """Writes the phases of Volcano's PodGroups whose pods name this scheduler, or will."""
+    """Writes the phases of those PodGroups of Volcano whose pods name this scheduler, or will name it once they
+    exist.
+    """
 
     def __init__(self, leader: Leader, watches: OwnerWatches, pods: Together[Pod]) -> None:
         self._leader = leader
@@ -38,15 +40,16 @@ class PodGroups:
         pods.add_handler(self._pod_changed)
 
     async def run(self) -> None:
-        """Write phases until cancelled."""
+        """Write the phases of PodGroups until cancelled."""
         self._watches.follow(volcano.POD_GROUP)
         await run_workers(self._queue, self._reconcile, workers=2, metrics=self._leader.queues)
 
     async def _reconcile(self, key: Key) -> float | None:
-        """Write the phase that the group should have.
+        """Write the phase that this PodGroup should have, if it has another phase. Return after how many seconds to try
+        again, if its owner is not known yet; else None.
 
         Raises:
-            KubeError: the phase was not written; decide again later.
+            KubeError: the phase was not written; try again later.
         """
         group = await self._watches.read(Link(kind=volcano.POD_GROUP, namespace=key[0], name=key[1]))
         if (
@@ -70,7 +73,9 @@ class PodGroups:
         return None
 
     async def _write(self, group: Owner, phase: str) -> None:
-        """Write the phase to the status subresource, or to the object if the CRD has none (Volcano's has none)."""
+        """Write the phase of a PodGroup to its status subresource, or into the object itself if the CRD has no status
+        subresource (Volcano's CRD has none).
+        """
         guard = {"uid": group.uid, "resourceVersion": group.metadata.resource_version}
         body = {"metadata": guard, "status": {"phase": phase}}
         path = self._watches.path(group)
@@ -97,5 +102,7 @@ def _groups_of(pod: Pod) -> tuple[Key, ...]:
 
 
 def _groups_with(pod: Pod) -> tuple[Key, ...]:
-    """Return the keys of the pod's groups, if the pod is on a node and has not ended."""
+    """Return the key of the PodGroup that the pod names, as a tuple with one item. The tuple is empty if the pod names
+    none, is on no node, or has ended.
+    """
     return _groups_of(pod) if pod.spec.node_name and not pod.is_finished else ()

@@ -1,6 +1,8 @@
-"""Suspends owners of gangs that were preempted, and resumes them when their pods are gone: then they queue again.
+"""Suspends the owners of gangs that Slurm has preempted, and resumes an owner when its pods are gone. The owner then
+makes new pods, which wait in the queue again.
 
-A suspension is recorded only in an annotation of the owner: see `sunkpy.core.gang.suspending`.
+That an owner is suspended by the scheduler is recorded only in an annotation of the owner: see
+`sunkpy.core.gang.suspending`.
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ from sunkpy.scheduler.owners.watch import OwnerWatches
 
 
 class Suspensions:
-    """Suspends owners and resumes them; each leader has its own. `kinds`: kinds of owners that an earlier leader may
-    have suspended. `has_pods` returns whether an owner has pods that have not ended.
+    """Suspends owners of pods and resumes them; each leader has its own object.
+
+    Args:
+        kinds: the kinds of owners that an earlier leader may have suspended.
+        has_pods: returns whether an owner has pods that have not ended.
     """
 
     def __init__(
@@ -38,13 +43,15 @@ class Suspensions:
         watches.add_listener(self._owner_changed)
 
     async def run(self) -> None:
-        """Resume suspended owners until cancelled."""
+        """Resume the owners that the scheduler has suspended, once their pods are gone, until cancelled."""
         for kind in self._kinds:
             self._watches.follow(kind)
         await run_workers(self._queue, self._reconcile, workers=1, metrics=self._leader.queues)
 
     async def suspend(self, suspension: Suspension) -> bool:
-        """Suspend an owner, so that it deletes its pods. False if that failed, or if a person has suspended it."""
+        """Suspend an owner, which then deletes its pods. Return True if it is suspended by the scheduler, now or
+        already. Return False if that failed, or if somebody else has suspended it.
+        """
         owner = suspension.owner
         if self._watches.shown(Link(kind=owner.is_a, namespace=owner.key[0], name=owner.name, uid=owner.uid)) is None:
             return False
@@ -62,7 +69,8 @@ class Suspensions:
         return True
 
     async def _reconcile(self, link: Link) -> float | None:
-        """Resume an owner when its pods are gone.
+        """Resume an owner that the scheduler has suspended, if its pods are gone. Return after how many seconds to look
+        again; None if nothing is left to do.
 
         Raises:
             KubeError: the owner was not resumed; try again later.

@@ -1,11 +1,12 @@
-"""Watches the owners of pods: one watch for each kind, from its first pod until no pod has needed it for a while.
+"""Watches the owners of pods, with one watch for each kind. A kind is watched from the time when a pod first needs it
+until no pod has needed it for a while.
 
-The apiserver says which kinds exist (`kube.kinds`), so a site's own CRDs are watched like other kinds. Of most kinds
-only metadata is kept. Of kinds whose spec decides about pods, the whole of objects above our pods is kept
-(`owners.wholes`).
+The apiserver says which kinds exist (`kube.kinds`), so custom resources of a site are watched like other kinds. Of most
+kinds only the metadata of objects is kept. If the spec of a kind decides about its pods, the whole object is kept for
+objects that have pods of this scheduler below them (`owners.wholes`).
 
-While a kind is not served, the objects that its watch has shown stay known. When a kind is served in another version,
-its objects count as last seen (`owners.index`) until they are listed in that version.
+While the apiserver does not serve a kind, the objects that its watch has shown stay known. If a kind is served in
+another version, its objects count as last seen (`owners.index`) until they have been listed in that version.
 """
 
 from __future__ import annotations
@@ -47,25 +48,29 @@ OwnerListener = Callable[[Kind, Key | None], None]
 
 @dataclass(slots=True, eq=False)
 class _KindWatch:
-    """The watch of a kind, at the API path (`resource`) that serves it."""
+    """The watch of one kind of owners. `resource`: the API path at which the apiserver serves the kind."""
 
     resource: Resource
     informer: Informer[Owner]
     task: asyncio.Task[None] | None = None
 
     def end(self) -> None:
-        """Stop a watch that no pod needs, and drop its objects at once: references may outlive the task for long."""
+        """Stop this watch, because no pod needs it or another one replaces it. Its objects are dropped as soon as the
+        task has ended, because something may refer to the task for much longer.
+        """
         if self.task is not None:
             self.task.cancel()
             self.task.add_done_callback(lambda _: self.informer.clear())
 
     def get(self, link: Link) -> Owner | None:
-        """Return an object as the watch last saw it; None if it is unknown."""
+        """Return an object as this watch last saw it; None if the watch does not show it."""
         return self.informer.get(link.namespace if self.resource.namespaced else "", link.name)
 
 
 class OwnerWatches:
-    """Finds owners by kind and name in watches. `reads`: kinds of which more than metadata is read."""
+    """Finds owners of pods, by kind and name, in watches. `reads`: the kinds whose objects are needed with spec and
+    status; of all other kinds only metadata is kept.
+    """
 
     def __init__(
         self,
@@ -98,11 +103,11 @@ class OwnerWatches:
         """Returns whether an owner of this kind and name is above a known pod; must not block."""
 
     def add_listener(self, listener: OwnerListener) -> None:
-        """Call a listener with each change; it must not block."""
+        """Have `listener` called with each change of an owner; it must not block."""
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Run the watches until cancelled."""
+        """Run the watches of owners until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._kinds.run())
             group.create_task(self._keep_forgetting())
@@ -113,7 +118,7 @@ class OwnerWatches:
                     watch.task = watch.task or group.create_task(watch.informer.run())
 
     def shown(self, link: Link) -> Owner | None:
-        """Return the object as a watch last saw it, perhaps with its metadata alone; None if no watch shows it."""
+        """Return the object as a watch last saw it; None if no watch shows it. It may lack spec and status."""
         if link.kind == POD:
             pod = self._pods.get(link.namespace, link.name)
             return _pod_as_owner(pod) if pod is not None and link.leads_to(pod) else None
@@ -122,13 +127,15 @@ class OwnerWatches:
         return owner if owner is not None and link.leads_to(owner) else None
 
     def seen(self, link: Link) -> Owner | None:
-        """Return the object as a watch last saw it; None if only its metadata is kept, or no watch shows it."""
+        """Return the object as a watch last saw it. None if no watch shows it, or if its spec is needed but is not
+        stored, so that the apiserver would have to be asked.
+        """
         owner = self.shown(link)
         return self._wholes.of(owner) if isinstance(owner, CutOwner) else owner
 
     async def read(self, link: Link) -> Owner | None:
-        """Return the whole of an object that a watch shows. If only its metadata is kept, the apiserver is asked, and
-        the answer is not kept.
+        """Return an object that a watch shows; None if no watch shows it, or it is gone. If its kind is needed with
+        spec and status, and they are not stored, the apiserver is asked; this answer is not stored.
 
         Raises:
             KubeError: the apiserver could not be asked.
@@ -142,7 +149,9 @@ class OwnerWatches:
             return None
 
     def look(self, link: Link) -> Owner | Absence:
-        """Return the object, or why it is absent. Listeners are called when an object that is unknown becomes known."""
+        """Return the object, or why it is absent. If it is not known yet, it is looked for, and the listeners are
+        called when it becomes known.
+        """
         owner = self.seen(link)
         if owner is not None:
             return owner
@@ -162,7 +171,7 @@ class OwnerWatches:
         return Absence.UNKNOWN
 
     def follow(self, kind: Kind) -> None:
-        """Watch a kind from now on for good, even while no known pod has an owner of it."""
+        """Watch a kind from now on and never stop, even while no known pod has an owner of this kind."""
         self._kinds.follow(kind, for_good=True)
 
     def path(self, owner: Owner) -> str:
@@ -170,16 +179,20 @@ class OwnerWatches:
         return self._watches[owner.is_a].resource.path(*owner.key)
 
     def is_missing(self, kind: Kind) -> bool:
-        """True if the apiserver does not serve the kind now, so that its objects are unknown."""
+        """True if the apiserver does not serve this kind now. Then it is not known whether objects of the kind
+        exist.
+        """
         return self._kinds.is_missing(kind)
 
     def why_unreadable(self, link: Link) -> str:
-        """Return what a person has to change before the object, or any of its kind, can be read; empty if nothing."""
+        """Return in words what keeps the scheduler from reading this object or its whole kind, which a person has to
+        change; empty text if nothing does.
+        """
         owner = self.shown(link)
         return f"that cannot be read: {owner.why}" if isinstance(owner, OddOwner) else self._kinds.problem(link.kind)
 
     def forget(self, link: Link) -> None:
-        """Forget what was read of an object that has no pod below it any more."""
+        """Forget what was read of an object, because no known pod is below it any more."""
         self._read.pop(link, None)
         self._asked_for.discard(link)
         if (owner := self.shown(link)) is not None:
@@ -223,9 +236,11 @@ class OwnerWatches:
         return self._wholes.cut(kept) if resource.kind in self._reads else kept
 
     def _kept(self, owner: Owner, resource: Resource) -> Owner:
-        """Return the object without what takes memory, and with its kind, which items of a list do not carry.
+        """Return the object as it is stored: without the parts that take much memory, and with its kind, which the
+        items of a list do not contain.
 
-        Its raw parts are copied, because they would keep the whole answer of the apiserver in memory.
+        The undecoded parts of the object are copied. If they were not, they would keep the whole answer of the
+        apiserver in memory.
         """
         is_read = resource.kind in self._reads
         return msgspec.structs.replace(
@@ -250,7 +265,9 @@ class OwnerWatches:
             listener(kind, key)
 
     async def _read_one(self, link: Link) -> float | None:
-        """Ask the apiserver for an object that no watch has shown in time, or of which only metadata is kept.
+        """Read one object from the apiserver and remember it (or that it is gone), because somebody has asked for it
+        and no watch has shown it in time, or its spec is not stored. Return after how many seconds to try again; None
+        if that is not necessary.
 
         Raises:
             KubeError: the apiserver could not be asked.
@@ -281,7 +298,7 @@ class OwnerWatches:
 
 
 def _rescued(found: Unreadable) -> Owner:
-    """Return an unreadable object as an owner with its metadata alone, which is enough for most kinds."""
+    """Return an object that could not be decoded as an owner that has only metadata, which is enough for most kinds."""
     return OddOwner(metadata=found.object.metadata, why=found.why)
 
 
@@ -290,7 +307,9 @@ def _pod_as_owner(pod: Pod) -> Owner:
 
 
 def _matter(owner: Owner) -> tuple[object, ...]:
-    """Return all of an owner except its resourceVersion, which also changes with fields that are not kept."""
+    """Return the parts of an owner whose change is reported to listeners. The resourceVersion is not among them,
+    because it also changes with fields that are not kept.
+    """
     odd = owner.why if isinstance(owner, OddOwner) else ""
     rest = owner.digest if isinstance(owner, CutOwner) else 0
     return (msgspec.structs.replace(owner.metadata, resource_version=""), rest, odd)

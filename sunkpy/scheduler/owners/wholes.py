@@ -1,8 +1,12 @@
-"""Keeps whole objects (owners whose spec decides about pods) as long as they are needed; of others only metadata.
+"""Stores whole objects, with spec and status, for the kinds of owners whose spec decides about their pods. An object is
+stored as long as it is needed; without that, only its metadata is kept elsewhere.
 
-A cluster has thousands of Workflows and Jobs of other users, of up to a megabyte each. So a whole object is kept only
-while a pod of this scheduler is below it. The objects seen last are also kept, up to `_LATELY_BYTES` in all: most
-objects are made right before their pods, and then the apiserver need not be asked.
+A cluster has thousands of Workflows and Jobs of other users, of up to a megabyte each. So a whole object is stored only
+while a pod of this scheduler is below it. The objects seen last are also stored, up to `_LATELY_BYTES` in all: most
+objects are created right before their pods, and then the apiserver need not be asked for them.
+
+The watch reads whole objects, although most are cut at once. A watch of metadata would not show all changes of status,
+which some families read: `metadata.generation` counts changes of the spec.
 """
 
 from __future__ import annotations
@@ -20,14 +24,16 @@ _Place = tuple[Kind, Key]
 
 
 class CutOwner(Owner, frozen=True, kw_only=True):
-    """An owner without spec and status; `digest` changes when one of these does."""
+    """An owner of pods without its spec and status, which take too much memory. `digest` is a hash of both, and so
+    changes when one of them does.
+    """
 
     digest: int = 0
 
 
 class Wholes:
-    """Stores whole owners. `is_needed` returns for kind and key whether a pod of this scheduler is below; it must not
-    block.
+    """Stores owners of pods as whole objects, with spec and status. `is_needed` returns for a kind and key whether a
+    pod of this scheduler is below this owner; it must not block.
     """
 
     def __init__(self, is_needed: Callable[[Kind, Key], bool]) -> None:
@@ -36,8 +42,8 @@ class Wholes:
         self._lately: cachetools.LRUCache[_Place, Owner] = cachetools.LRUCache(_LATELY_BYTES, getsizeof=_bytes_of)
 
     def cut(self, owner: Owner) -> CutOwner:
-        """Return an owner from the watch without spec and status. The whole is stored if it is needed, or for a
-        while.
+        """Return an owner without its spec and status, and store the whole object: as long as a pod of this scheduler
+        is below it, or else only for a while.
         """
         place = (owner.is_a, owner.key)
         self.forget(*place)
@@ -50,18 +56,22 @@ class Wholes:
         return CutOwner(api_version=version, kind=kind, metadata=meta, digest=digest)
 
     def of(self, cut: CutOwner) -> Owner | None:
-        """Return the stored whole of an owner; None if the apiserver has to be asked."""
+        """Return the whole object, with spec and status, of an owner that was cut; None if it is not stored, so that
+        the apiserver has to be asked.
+        """
         place = (cut.is_a, cut.key)
         found = self._needed.get(place) or self._lately.get(place)
         return found if found is not None and found.uid == cut.uid else None
 
     def forget(self, kind: Kind, key: Key) -> None:
-        """Forget an owner that is gone."""
+        """Drop the stored object of an owner, because the owner is gone."""
         self._needed.pop((kind, key), None)
         self._lately.pop((kind, key), None)
 
     def let_go(self, kind: Kind, key: Key) -> None:
-        """Note that no pod of this scheduler is below an owner any more. It is kept a while longer."""
+        """Record that no pod of this scheduler is below an owner any more. Its whole object stays stored only for a
+        while longer.
+        """
         if (owner := self._needed.pop((kind, key), None)) is not None:
             self._keep_a_while((kind, key), owner)
 
@@ -71,5 +81,5 @@ class Wholes:
 
 
 def _bytes_of(owner: Owner) -> int:
-    """Return about how many bytes of memory an owner takes."""
+    """Return roughly how many bytes of memory the owner object takes."""
     return 1024 + memoryview(owner.spec).nbytes + memoryview(owner.status).nbytes

@@ -1,3 +1,3 @@
-"""Handles the pods that name this scheduler: finds the gang of each, knows the other pods on their nodes, and writes to
-them.
+"""Handles the pods that name this scheduler: finds the gang of each pod, knows which other pods are on the pods' nodes,
+and binds, evicts and annotates the pods.
 """

@@ -1,9 +1,9 @@
-"""Binds pods to the nodes that Slurm gave to their job, if the kubelets would admit them.
+"""Binds pods to the nodes that Slurm gave to their job, if the kubelets there would admit them.
 
-A pass over a gang does this when Slurm shows its job running (`core.gang.decide.bound`, `queued`). Pods that are bound
-together are all bound or none: no binding is sent before the kubelets would admit all. A binding is *assumed* as soon
-as it is sent, because the watch shows it later. If the apiserver did not answer, the pod is read again before the next
-decision about its gang.
+This is done when the scheduler decides about a gang and Slurm shows that the gang's job runs (`core.gang.decide.bound`,
+`queued`). The bindings of pods that are to be bound together are sent only when the kubelets would admit all of these
+pods. A pod counts as bound as soon as its binding is sent, because the watch shows the binding later. If the apiserver
+did not answer, the pod is read again before the next decision about its gang.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Placed = tuple[Pod, Node]
 
 
 class _Locks:
-    """Locks that let only one binding to a node happen at a time."""
+    """A lock for each node, which lets only one binding to the node happen at a time."""
 
     def __init__(self) -> None:
         self._of_node: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
     async def hold(self, nodes: Iterable[str]) -> AsyncIterator[None]:
-        """Hold the locks of these nodes; other bindings to them wait. Locks are taken in the order of the names, so
-        that no two gangs wait for each other.
+        """Hold the locks of these nodes while the body of the `async with` statement runs; other bindings to these
+        nodes wait. The locks are taken in the order of the nodes' names, so two gangs cannot wait for each other.
         """
         async with contextlib.AsyncExitStack() as stack:
             for node in sorted(set(nodes)):
@@ -51,8 +51,8 @@ class _Locks:
 
 
 class Binder:
-    """Binds pods; each leader has its own. It binds one gang at a time to a node, so that no two gangs count on the
-    same free resources.
+    """Binds pods to nodes; each leader has its own binder. Only one gang at a time is bound to a node, so that two
+    gangs do not count on the same free resources.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster, allocator: Allocator, outbox: Outbox) -> None:
@@ -64,12 +64,12 @@ class Binder:
         self._locks = _Locks()
 
     async def bind(self, record: GangRecord, action: act.Bind) -> None:
-        """Bind all pods of the action to the nodes of their job. Bind none if one has to wait, for a volume or for pods
-        that still end on its node.
+        """Bind all pods of the action to the nodes of their job. If one of them has to wait, for a volume or until
+        other pods on its node have ended, none is bound.
 
         Raises:
-            Refused: a kubelet, a provisioner or the apiserver would not take a pod.
-            KubeError, SlurmError: not all pods were bound; decide again.
+            Refused: a kubelet, a volume provisioner or the apiserver would not accept a pod.
+            KubeError, SlurmError: not all pods were bound; decide about the gang again.
         """
         placed = []
         for binding in action.bindings:
@@ -98,11 +98,12 @@ class Binder:
             await self._send_all(record, _noted(action, placed, plan))
 
     async def bind_directly(self, record: GangRecord, action: act.BindDirectly) -> None:
-        """Bind a pod that never queues, such as a DaemonSet's, to the node that it names itself.
+        """Bind a pod that is bound without a Slurm job, such as a DaemonSet's, to the node that the pod itself names.
+        Nothing is bound yet if the pod has to wait for a volume or for other pods on the node.
 
         Raises:
             Refused: the pod cannot be bound to its node now.
-            KubeError: the pod was not bound; decide again.
+            KubeError: the pod was not bound; decide about it again.
         """
         node = self._cluster.nodes.get("", action.node)
         if node is None:
@@ -116,10 +117,10 @@ class Binder:
                 await self._send_all(record, [SentBinding.of(action.pod, node=node.name)])
 
     def _wait_for_volumes(self, record: GangRecord, placed: Sequence[Placed]) -> bool:
-        """True if a volume that is being made for one of these pods is not ready yet; the pod's condition says so.
+        """Return True if a volume is still being made for one of these pods. The pod's condition then says so.
 
         Raises:
-            Refused: a volume cannot be made on the node, or was not made in time.
+            Refused: a volume cannot be made on the pod's node, or was not made in time.
         """
         now, patience_s = self._leader.clock(), self._times.volume_patience_s
         waits = False
@@ -136,14 +137,12 @@ class Binder:
         return waits
 
     async def _ask_for_volumes(self, record: GangRecord, placed: Sequence[Placed]) -> bool:
-        """Write the pods' nodes on their claims, for provisioners that make volumes. Return whether a volume is
-        awaited.
-
-        If pods share a claim, the node of the first pod counts.
+        """Write the pods' nodes on their claims, so that provisioners make the volumes there. Return True if a volume
+        has to be waited for. If several pods share a claim, the node of the first of them is written.
 
         Raises:
             Refused: the apiserver refuses a write.
-            KubeError: not all claims were written; decide again.
+            KubeError: not all claims were written; decide about the gang again.
         """
         is_asked = False
         for pod, node in placed:
@@ -156,7 +155,8 @@ class Binder:
     async def _are_admitted(
         self, record: GangRecord, placed: Iterable[Placed], without_devices: Mapping[str, Admission]
     ) -> bool:
-        """True if the kubelets would admit all of these pods together; False if a pod has to wait.
+        """True if the kubelets would admit all of these pods together; False if a pod has to wait. `without_devices`:
+        the pods that cannot have their devices now, by uid, each with the reason.
 
         Raises:
             Refused: a kubelet would never admit one of the pods, or the pod has waited too long.
@@ -180,10 +180,11 @@ class Binder:
         return not obstacles
 
     async def _in_the_way(self, record: GangRecord, placed: Sequence[Placed]) -> dict[str, Admission]:
-        """Return the pods, by uid, that cannot be bound because of other pods on their nodes, each with the reason.
+        """Return which of these pods, by uid, cannot be bound to their nodes because of other pods there or around, or
+        because of their volumes, each with the reason.
 
-        The watches show these other pods while all are connected. Otherwise the apiserver is asked, and also before a
-        pod has to wait for another pod, which may be gone by now.
+        While all watches are connected, they show the other pods; if they are not, the apiserver is asked. If a pod
+        cannot be bound, the apiserver is asked (again) before that counts, because the other pod may be gone by now.
         """
         nodes = sorted({node.name for _, node in placed})
         if self._cluster.are_pods_known():
@@ -196,8 +197,9 @@ class Binder:
     async def _obstacles_listed(
         self, record: GangRecord, placed: Sequence[Placed], *, not_older_than: str = ""
     ) -> dict[str, Admission]:
-        """Return the same as `_in_the_way`, with the pods on the nodes as the apiserver lists them now, or at that
-        resourceVersion or later.
+        """Return which of these pods, by uid, cannot be bound because of other pods or their volumes, each with the
+        reason. The pods on the nodes are listed from the apiserver: as it has them now, or at the resourceVersion
+        `not_older_than` or later.
         """
         listed: dict[str, tuple[Pod, ...]] = {}
         others: dict[str, list[Pod]] = {}
@@ -221,26 +223,30 @@ class Binder:
         *,
         surroundings: Surroundings,
     ) -> dict[str, Admission]:
-        """Return the pods, by uid, that cannot be bound, judged by other pods on their nodes and around, and by
-        volumes.
+        """Return which of these pods, by uid, cannot be bound to their nodes, each with the reason: because of other
+        pods on the nodes (`others`, by node) or around them (`surroundings`), or because a volume cannot be reached.
         """
         kept_away = _kept_away(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
         return kept_away | _too_full(placed, others)
 
     def _without_volumes(self, placed: Iterable[Placed]) -> dict[str, Admission]:
-        """Return the pods, by uid, that cannot reach their volumes from their node, each with the reason."""
+        """Return which of these pods, by uid, cannot reach their volumes from the node where they are to be bound, each
+        with the reason.
+        """
         found = ((pod, self._cluster.volumes.why_not_on(pod, node)) for pod, node in placed)
         return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
 
     def _is_going_to(self, pod: Pod, node: str) -> bool:
-        """True if the pod's binding to the node is under way, or the watch shows it by now."""
+        """True if a binding of the pod to the node was sent, or the watch already shows the pod there."""
         if any(sent.uid == pod.uid for sent in self._cluster.neighbours.sent_to(node)):
             return True
         seen = self._cluster.pods.get(*pod.key)
         return seen is not None and seen.uid == pod.uid and seen.spec.node_name == node
 
     async def _send_all(self, record: GangRecord, bindings: Sequence[SentBinding]) -> None:
-        """Send every binding, even if another one fails. The next pass decides when all have been answered."""
+        """Send all these bindings, also if one of them fails. The function returns only when every one has been
+        answered or has failed.
+        """
         was_bound_to = record.bound_to
         record.assume(bindings)
         for each in bindings:
@@ -281,7 +287,9 @@ class Binder:
         await self._outbox.inform(sent.pod, reason="Scheduled", action="Binding", note=note)
 
     async def settle(self, record: GangRecord) -> None:
-        """Read the pods whose bindings got no answer, and drop assumed bindings that the watch shows now."""
+        """Find out what became of the gang's bindings whose request got no answer, by reading the pods. Bindings that
+        the watch shows by now are no longer counted as sent.
+        """
         assumed = [(uid, member) for uid, member in record.members.items() if member.assumed is not None]
         were_not_bound = [await self._was_not_bound(record, uid, member) for uid, member in assumed]
         if any(were_not_bound):
@@ -311,13 +319,18 @@ class Binder:
 
 
 def _noted(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list[SentBinding]:
-    """Return the bindings to send, with the devices of claims in their notes."""
+    """Return the bindings to send. Each has the annotations that name the pod's gang and job, and the devices that its
+    claims or the device plugin give it.
+    """
     notes = (replace(each.note, claimed=plan.notes.get(each.pod.uid, "")) for each in action.bindings)
     return [SentBinding.of(pod, node=node.name, note=note) for (pod, node), note in zip(placed, notes, strict=True)]
 
 
 def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str]) -> dict[str, Admission]:
-    """Return the pods, by uid, that other pods keep away from their node; if only ending pods do, the pod may wait."""
+    """Return which of these pods, by uid, may not be on their node because of affinity rules or host ports, each with
+    the reason. If only pods that are ending are in the way, the pod may wait for their end; if not, it is refused. Pods
+    with a uid in `but` are not in the way.
+    """
     pods = [pod for pod, _ in placed]
     avoided = avoid_nodes(pods, around, but=but)
     ending = {pod.uid for pod in around.everyone() if pod.is_deleting} if avoided else set[str]()
@@ -334,13 +347,15 @@ def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str])
 
 
 def _unwanted(placed: Iterable[Placed]) -> dict[str, Admission]:
-    """Return the pods, by uid, that their node itself refuses, such as by a taint, each with the reason."""
+    """Return which of these pods, by uid, the node itself refuses, for example by a taint, each with the reason."""
     found = ((pod, why_node_refuses(pod, node)) for pod, node in placed)
     return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
 
 
 def _too_full(placed: Iterable[Placed], others: Mapping[str, list[Pod]]) -> dict[str, Admission]:
-    """Return the pods, by uid, that a kubelet would not admit now. Pods bound to one node are counted together."""
+    """Return which of these pods, by uid, the kubelet of their node would not admit now, each with the reason.
+    `others`: the pods that are already on each node. Of these pods, those for the same node are counted together.
+    """
     found: dict[str, Admission] = {}
     for pod, node in placed:
         admission = would_kubelet_admit(pod, node, others[node.name])

@@ -1,7 +1,8 @@
-"""Puts pods that an earlier leader bound into the gang under whose job they run, even if their labels say otherwise.
+"""Puts pods that an earlier leader bound into the gang under whose job they run, even if their labels now name another
+gang. If such a pod counted for another gang, its job would end while the pod still runs.
 
-If such a pod counted for another gang, its job would end while it runs. This module collects the evidence of notes and
-jobs; a table in `sunkpy.core.gang.evidence` says which evidence is stronger.
+This module collects the evidence: the binding notes (annotations of bound pods that name gang and job), and what Slurm
+says of jobs. A table in `sunkpy.core.gang.evidence` says which evidence is stronger.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from sunkpy.scheduler.pods.index import PodsByGang
 
 
 class PodsByNote:
-    """The pods that came with a binding note, by the job in the note, until the gang of that job is known."""
+    """The pods whose binding note names a job of which the leader does not know yet to which gang it belongs, by job. A
+    binding note consists of annotations that name the gang and job with which a pod was bound.
+    """
 
     def __init__(self, ledger: Ledger, cluster: Cluster, members: PodsByGang) -> None:
         self._cluster = cluster
@@ -33,7 +36,7 @@ class PodsByNote:
         self._log = structlog.get_logger("leader")
 
     def add(self, pod: Pod, job: JobId) -> None:
-        """Remember a pod whose binding note names this job."""
+        """Remember a pod whose binding note names this job, until the job's gang is known."""
         self._noted.put(job, pod.uid, pod.uid)
 
     def noting(self, job: JobId) -> list[Pod]:
@@ -42,14 +45,18 @@ class PodsByNote:
         return [pod for pod in pods if pod is not None]
 
     def done(self, job: JobId) -> set[GangId]:
-        """Forget the pods that note this job, because the job's gang is known now; return the gangs of these pods."""
+        """Forget the remembered pods whose binding note names this job, because it is known now to which gang the job
+        belongs, if to any. Return the ids of the gangs to which these pods belong.
+        """
         ids = {self._members.find_id(pod) for pod in self.noting(job)}
         self._noted.pop(job, None)
         return {id for id in ids if id is not None}
 
     def settle(self, job: JobId, gang: GangId, slurm_nodes: Collection[str]) -> None:
-        """Move pods to the gang of a job that has these Slurm nodes: the pod that the gang names, and pods whose note
-        names the job.
+        """Move pods into gang `gang`, because Slurm says that this job belongs to the gang and has these Slurm nodes.
+        Three kinds of pods move: pods on these nodes whose binding note names this job and gang; if the gang stands for
+        one pod alone, that pod, if it confirms this; and pods on these nodes that had left the gang only because Slurm
+        has forgotten the job in their note.
         """
         named = self._members.find(solo_pod(gang) or gang.uid)
         if named is None:
@@ -62,7 +69,10 @@ class PodsByNote:
         self._take_back(gang, slurm_nodes)
 
     def settle_forgotten(self, job: JobId) -> None:
-        """Move pods to the gang in their note, if Slurm has forgotten the noted job and no other job contradicts it."""
+        """Move the pods whose binding note names this job into the gang that the note names, because Slurm has
+        forgotten the job. A pod stays where it is if there is stronger evidence for its present gang, such as a job on
+        its node.
+        """
         for pod, noted in self._bound_under(job):
             id = self._members.find_id(pod)
             evidence = for_forgotten(noted, id, pod)
@@ -71,7 +81,10 @@ class PodsByNote:
                 self._left[pod.uid] = id  # a job may be found that contradicts it
 
     def _take_back(self, gang: GangId, slurm_nodes: Collection[str]) -> None:
-        """Move pods on these nodes back to the gang that they left by the note of a job that Slurm has forgotten."""
+        """Move pods on these Slurm nodes back into gang `gang`, because a job of this gang has been found that has the
+        nodes. The pods had left the gang only because their annotations name another gang, with a job that Slurm has
+        forgotten.
+        """
         for uid in [uid for uid, left in self._left.items() if left == gang]:
             pod = self._members.find(uid)
             if pod is not None and self._is_on(pod, slurm_nodes):
@@ -79,8 +92,9 @@ class PodsByNote:
                 del self._left[uid]
 
     def _settle_named(self, pod: Pod, job: JobId, gang: GangId, *, is_there: bool) -> None:
-        """Move a pod to the gang of a job that names this pod alone. The pod must confirm it, because a user who may
-        make pods can get any uid into a job's comment.
+        """Move a pod into gang `gang`, whose job says that it stands for this pod alone. The pod moves only if its
+        labels or owners say the same, or if its note names the job and it is on the job's node (`is_there`): a user who
+        may make pods can get any uid into a job's comment.
         """
         if gang.namespace != pod.metadata.namespace or (pod.spec.node_name and not is_there):
             return
@@ -90,14 +104,16 @@ class PodsByNote:
             self._members.expect(gang)
 
     def _bound_under(self, job: JobId) -> Iterator[tuple[Pod, GangId]]:
-        """Yield the bound pods that note this job, with the gang in their note, if that is of the pod's namespace."""
+        """Yield the bound pods whose binding note names this job, each with the gang in the note. A note that names a
+        gang of another namespace does not count.
+        """
         for pod in self.noting(job):
             gang = noted_gang(pod) if is_noted_on(pod, job) else None
             if gang is not None and gang.namespace == pod.metadata.namespace:
                 yield pod, gang
 
     def _weigh(self, pod: Pod, id: GangId, evidence: Evidence) -> None:
-        """Move the pod to a gang if this evidence is at least as strong as that for its present gang."""
+        """Move the pod into gang `id` if this evidence is at least as strong as the evidence for its present gang."""
         present = for_present(self._members.find_id(pod), pod, has_job_there=self._has_job_there(pod))
         if moves(evidence, present) and not self._is_another_pod(id, pod):
             self._move(pod, id)
@@ -111,14 +127,18 @@ class PodsByNote:
         return bool(pod.spec.node_name) and self._cluster.slurm_node_on(pod.spec.node_name) in slurm_nodes
 
     def _is_another_pod(self, id: GangId, pod: Pod) -> bool:
-        """True if the gang is another pod alone; no note makes its job the job of this pod."""
+        """True if gang `id` stands for a single pod, and that is another pod than this one. The annotations of this pod
+        cannot put it into such a gang.
+        """
         if solo_pod(id):
             return solo_pod(id) != pod.uid
         other = self._members.find(id.uid)
         return other is not None and other.uid != pod.uid and names_pod(id, other)
 
     def _has_job_there(self, pod: Pod) -> bool:
-        """True if the pod's present gang has a job on the pod's node, or a job whose nodes are unknown."""
+        """True if the gang to which the pod belongs now has a started job on the pod's node, or one whose nodes are
+        unknown.
+        """
         node = self._cluster.slurm_node_on(pod.spec.node_name)
         record = self._ledger.get(self._members.find_id(pod))
         if record is None:
@@ -128,5 +148,5 @@ class PodsByNote:
 
 
 def is_noted_on(pod: Pod, job: JobId) -> bool:
-    """True if the pod has a node and its binding note names this job."""
+    """True if the pod has a node, and its binding note names this job."""
     return bool(pod.spec.node_name) and noted_job(pod) == job

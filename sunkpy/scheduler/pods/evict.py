@@ -1,7 +1,9 @@
-"""Evicts pods whose job has ended or lost their node, or suspends their owner, which then removes its pods itself.
+"""Evicts pods whose job has ended or has lost their node. If the owner of the pods asks for that, a preemption suspends
+the owner instead, and the owner then removes its pods itself.
 
-An eviction waits for nothing but its own writes. The Events about it follow: why, by which job, once that has been
-found out, and whether that violated PodDisruptionBudgets. Slurm chooses the pods, and knows no budgets.
+An eviction waits only for its own writes. Events follow: why the pod was evicted, by which job it was preempted as soon
+as that has been found out, and whether this violated a PodDisruptionBudget. Slurm chooses which jobs it preempts, and
+does not know the budgets.
 """
 
 from __future__ import annotations
@@ -32,8 +34,13 @@ _AT_ONCE = 4
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that has to leave Slurm node `node`, because its job ended. `more` is added to the text of the cause. If
-    not `is_evicted`, its owner was suspended and removes the pod.
+    """A pod that has to leave the Slurm node `node`, because its job ended or lost the node.
+
+    Args:
+        job: the pod's job; None if it has none.
+        cause: why the job ended.
+        more: text that the Event adds to the text of the cause.
+        is_evicted: True if the scheduler evicted the pod; False if it suspended the pod's owner, which removes the pod.
     """
 
     pod: Pod
@@ -45,11 +52,11 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvictionEvents:
-    """Writes the Events of evicted pods, in the order of the evictions. Preempted pods that come within
-    `preemptors_each_s` of each other share one search for preemptors, because the text of the Event names the
-    preemptor.
+    """Writes the Events of evicted pods, in the order of the evictions. The Event of a preempted pod names the
+    preemptor (the job that took the node), if it is found and the settings do not say that jobs are private. One search
+    finds the preemptors for all pods that were evicted within `preemptors_each_s`.
 
-    The budgets of a namespace are read once for all its pods that were evicted within `budgets_after_s`.
+    The PodDisruptionBudgets of a namespace are read once for all its pods that were evicted within `budgets_after_s`.
     """
 
     def __init__(self, leader: Leader, causes: EndCauses, outbox: Outbox) -> None:
@@ -62,7 +69,7 @@ class EvictionEvents:
         self._preempted: dict[str, list[Pod]] = {}
 
     def add(self, evictions: Iterable[Eviction]) -> None:
-        """Queue Events for pods that were just evicted, or whose owner was just suspended."""
+        """Queue Events for pods that were just evicted, and for pods whose owner was just suspended."""
         # Who may not see jobs of others in Slurm must not read of them in an Event.
         names_nobody = self._leader.settings.private_jobs
         for eviction in evictions:
@@ -117,7 +124,9 @@ class EvictionEvents:
 
 
 class Evictor:
-    """Evicts pods, each at most once in `again_s`; each leader has its own."""
+    """Evicts pods, or suspends their owner; each leader has its own evictor. A pod is evicted again after `again_s` at
+    the soonest.
+    """
 
     def __init__(
         self,
@@ -138,7 +147,9 @@ class Evictor:
         self._log = structlog.get_logger("scheduler")
 
     async def evict(self, record: GangRecord, evictions: Sequence[act.Evict]) -> None:
-        """Evict these pods with what is known of the end of their job, or suspend their owner."""
+        """Evict these pods, with the cause that is known now, or suspend their owner if that is asked for. Pods that
+        are already being deleted, or were evicted a moment ago, are left out.
+        """
         now = self._leader.clock()
         due = [e for e in evictions if not e.pod.is_deleting and now - record.member(e.pod).evicted_at >= self._again_s]
         if not due:
@@ -153,8 +164,9 @@ class Evictor:
                 self._events.add(evicted)
 
     async def _suspend(self, record: GangRecord, due: Sequence[act.Evict], node: str, cause: EndCause) -> bool:
-        """Suspend the pods' owner after a preemption, if it asks for that. Return whether it was suspended. Pods that
-        are still there at the next eviction are evicted.
+        """Suspend the owner of these pods after a preemption, if the owner asks for that. Return True if it was
+        suspended; the owner then deletes its pods. If pods are still there at the next eviction for the same job, they
+        are evicted.
         """
         job, suspension = due[0].job, due[0].suspension
         if suspension is None or not cause.is_preemption or record.suspended_for == job:
@@ -171,7 +183,11 @@ class Evictor:
     async def _evict_one(
         self, record: GangRecord, action: act.Evict, lost: str, cause: EndCause, evicted: list[Eviction]
     ) -> None:
-        """Evict one pod. `lost`: a Slurm node that the job lost, by which its preemptor is found."""
+        """Evict one pod, and add it to `evicted` if it was still there. A pod that was to be evicted because it lost
+        its devices is first checked again, and stays if it has them.
+
+        `lost`: a Slurm node that the pod's job has lost, by which the job that took it is searched for.
+        """
         cause = action.cause or cause
         if cause.reason == DEVICES_LOST and not await self._allocator.has_lost_devices(action.pod):
             return
@@ -182,7 +198,9 @@ class Evictor:
         self._log.info("evicted", pod="/".join(action.pod.key), job=action.job, cause=cause.message)
 
     async def shorten(self, record: GangRecord, action: act.Shorten) -> None:
-        """Shorten the grace period of a pod that is already being deleted."""
+        """Shorten the grace period of a pod that is already being deleted by somebody else, and write an Event about
+        that.
+        """
         pod, member, now = action.pod, record.member(action.pod), self._leader.clock()
         if now - member.evicted_at >= self._again_s:
             grace_s = at_most(action.grace_s, pod, now=utc_now())

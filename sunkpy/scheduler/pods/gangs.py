@@ -1,9 +1,10 @@
-"""Recognises gangs: makes one value of a gang's pods, their owners and claims, and what their namespace may ask for.
+"""Recognises gangs: makes one value of a gang from its pods, their owners and claims, and what their namespace may ask
+of Slurm.
 
-The value is kept in the gang's record. A change of a pod, an owner, a claim or a namespace marks it as doubted
-(`scheduler.pods.wake`). Then it is made again, and the gang is enqueued for a pass. Watches do not report every change
-of claims, so those of a gang that asks for devices are compared at each use. `of` makes a doubted value again without
-storing it, so reading changes nothing.
+The value is kept in the gang's record. After a change of a pod, an owner, a claim or the namespace, the value is marked
+as doubted (`scheduler.pods.wake`), made again, and a new decision about the gang follows. Watches do not report each
+change of claims that matters. So for a gang that asks for devices, its claims are compared whenever the value is used.
+The method `of` makes a doubted value again without storing it, so it changes nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from sunkpy.scheduler.views import RecordView
 
 
 class Gangs:
-    """Recognises the gangs of one leader. If that fails for a gang, it is logged and tried again (`runtime.queue`).
+    """Makes the values of the gangs of one leader from their pods. If that fails for a gang, the error is logged, and
+    the gang is tried again (`runtime.queue`).
 
     Args:
-        may_claim: returns whether a gang, as its family made it, can have claims for devices.
-        claimed: returns what is known of the gang's claims; None if it has none, or none can be allocated.
+        may_claim: returns whether the pods of a gang can have claims for devices.
+        claimed: returns what is known of a gang's claims; None if the gang has none, or if the apiserver serves none.
     """
 
     def __init__(
@@ -56,8 +58,8 @@ class Gangs:
         self._claimed = claimed
 
     async def reconcile(self, id: GangId) -> float | None:
-        """Recognise a gang that has changed, and enqueue it for a pass. Return the seconds until this is repeated; None
-        if only a change leads to it.
+        """Make the value of a gang again from its pods, if something has changed, and put the gang into the queue for a
+        decision. Return after how many seconds this is to be repeated; None if only a change makes that necessary.
         """
         record = self._ledger.get(id)
         if record is None:
@@ -72,7 +74,9 @@ class Gangs:
         return index.LEFT_OUT_S if has_left else None
 
     def recognise(self, record: GangRecord) -> None:
-        """Store the gang as it is now in its record, if the stored value is doubted."""
+        """Make the value of a gang from its pods as they are now, and store it in the gang's record. Nothing happens if
+        nothing has changed since the stored value was made.
+        """
         if not record.is_doubted:
             return
         now = self.of(record)
@@ -81,7 +85,9 @@ class Gangs:
         record.recognised, record.is_doubted = now, False
 
     def of(self, record: RecordView) -> Recognised:
-        """Return the gang as it is now, and store nothing."""
+        """Return the gang as it is now, as one value. The stored value is returned if nothing has changed since it was
+        made; if not, a new value is made. Nothing is stored.
+        """
         known = record.recognised
         if record.is_doubted:
             return self._work_out(record)
@@ -115,7 +121,9 @@ class Gangs:
 
 
 def _gone(record: RecordView) -> Recognised:
-    """Return the value of a gang whose pods are all gone: it keeps the gang as last seen, with its ended pods."""
+    """Return the value of a gang whose pods are all gone: the gang as last seen, with those of its pods that
+    had ended.
+    """
     before = record.recognised
     if before.gang is None:
         return before

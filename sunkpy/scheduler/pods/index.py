@@ -1,10 +1,11 @@
-"""Keeps which pods belong to which gang, from the watch of the pods that name this scheduler.
+"""Keeps which pods belong to which gang (the pods that one Slurm job stands for). The pods come from the watch of the
+pods that name this scheduler.
 
-A pod is identified once, when its owners are known. No later change of a label or an owner moves it to another gang.
-Until then it is *unidentified*, even if it is already on a node. Two things move a pod: a binding note
-(`scheduler.pods.by_note`), and that it becomes a *solo* gang for good. A solo gang is either an *extra*, because its
-gang has more pods than seats, or a pod *set apart*, because its gang's job has no slot for it. A living pod that was
-set apart does not count as missing in its gang.
+The gang of a pod is found once, when the owners of the pod are known; until then the pod is *unidentified*, even if it
+is already on a node. Later changes of its labels or owners do not move the pod to another gang. Two things do: evidence
+from the annotations written with its binding (`scheduler.pods.by_note`), or that the pod becomes a *solo* gang, a gang
+of one pod, for good. A solo gang is either an *extra*, because its gang has more pods than seats, or *set apart*,
+because the job of its gang has no place for it. A living pod that was set apart does not count as missing in its gang.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ _FIRST_LOOK_S: Final = 15.0
 
 
 class SoloGangs:
-    """Gangs of one pod that left another gang, their *base*. A pod that was set apart still counts for its base, which
-    does not wait for another pod in its place. An extra pod does not count.
+    """The solo gangs: gangs of one pod that left another gang, called their base. A pod was set apart if the job of its
+    base had no place for it: its base counts its seat as filled, and does not wait for another pod there. An extra pod
+    left because its base had more pods than seats; its base does not count it.
 
-    A new leader learns of solo gangs from the comments of their jobs, and of their bases when it finds the pods.
+    A new leader learns from the comments of jobs which solo gangs exist, and from the pods to which base each belongs.
     """
 
     def __init__(self) -> None:
@@ -48,12 +50,12 @@ class SoloGangs:
         self._left_out_at: dict[str, float] = {}
 
     def note(self, id: GangId) -> None:
-        """Note that a solo gang exists, because it has a job."""
+        """Record that a solo gang (a gang of one pod that left another gang) exists, because a job for it was found."""
         self._known.add(id)
 
     def settle(self, base: GangId | None, pod: Pod) -> GangId | None:
-        """Return the gang of a pod that its family puts into `base`: `base`, or a known solo gang of this pod; None
-        without a base.
+        """Return the gang of a pod that belongs to gang `base` by its labels and owners: a solo gang of this pod alone,
+        if one is known, or else `base`. None if `base` is None.
         """
         if base is None:
             return None
@@ -64,7 +66,7 @@ class SoloGangs:
         return base
 
     def leave(self, base: GangId, id: GangId) -> None:
-        """Take the pod of solo gang `id` out of its gang `base`."""
+        """Record that the pod of solo gang `id` (a gang of this pod alone) has left gang `base`."""
         self._known.add(id)
         self._left_out_at.pop(solo_pod(id), None)
         if is_apart(id):
@@ -72,11 +74,14 @@ class SoloGangs:
             self._apart.put(base, id.unit, id)
 
     def base_of(self, id: GangId) -> GangId | None:
-        """Return the base of a solo gang whose pod was set apart; None for all other gangs."""
+        """Return the gang that the pod of gang `id` left, if it is the gang of a single pod that was set apart because
+        that gang's job had no place for it. None for all other gangs.
+        """
         return self._bases.get(id)
 
     def apart_from(self, base: GangId, pods: Mapping[GangId, Mapping[str, Pod]]) -> list[Pod]:
-        """Return the pods that were set apart from this gang, except finished pods and pods that are being deleted.
+        """Return the pods that left gang `base` because its job had no place for them, and now are gangs of their own.
+        Pods that have finished or are being deleted are left out.
 
         `pods`: all pods, by gang and uid.
         """
@@ -85,16 +90,18 @@ class SoloGangs:
         return [pod for pod in found if not pod.is_finished and not pod.is_deleting]
 
     def forget(self, id: GangId) -> None:
-        """Forget a solo gang whose pod is gone."""
+        """Forget a solo gang (a gang of one pod that left another gang), because its pod is gone."""
         self._known.discard(id)
         base = self._bases.pop(id, None)
         if base is not None:
             self._apart.drop(base, id.unit)
 
     def left_out(self, gang: Gang, beyond: Sequence[Pod], *, now: float) -> list[tuple[Pod, float]]:
-        """Return the unbound pods beyond the seats of the gang, and since when they have had no seat.
+        """Return the pods without a node for which the gang has no seat, each with the time since when it has had none.
+        `beyond`: all pods of the gang without a seat.
 
-        The list is empty while a member is being deleted, because one of them may get its seat.
+        The list is empty while a pod with a seat is being deleted, because a pod without a seat may get that seat. It
+        is also empty while the gang lacks pods that must exist before its job is submitted.
         """
         if self._left_out_at:
             for uid in {pod.uid for pod in gang.members} & self._left_out_at.keys():
@@ -105,17 +112,21 @@ class SoloGangs:
         return [(pod, self._left_out_at.setdefault(pod.uid, now)) for pod in left]
 
     def forget_pod(self, uid: str) -> None:
-        """Forget a pod that is gone."""
+        """Forget since when the pod with this uid has had no seat in its gang, because the pod is gone."""
         self._left_out_at.pop(uid, None)
 
 
 def extra_id(base: GangId, pod: Pod) -> GangId:
-    """Return the id of a pod's solo gang as an extra of gang `base`."""
+    """Return the id of a new gang of this pod alone, for a pod that leaves gang `base` because the gang has more pods
+    than seats.
+    """
     return msgspec.structs.replace(base, unit=extra_unit(pod))
 
 
 def apart_id(base: GangId, pod: Pod) -> GangId:
-    """Return the id of a pod's solo gang as set apart from gang `base`."""
+    """Return the id of a new gang of this pod alone, for a pod that leaves gang `base` because the gang's job has no
+    place for it.
+    """
     return msgspec.structs.replace(base, unit=apart_unit(pod))
 
 
@@ -124,7 +135,9 @@ def _holds_something(pod: Pod) -> bool:
 
 
 class PodsByGang:
-    """Knows the gang of each pod that names this scheduler, and the pods of each gang; fed by the informer of pods."""
+    """Knows the gang of each pod that names this scheduler, and the pods of each gang. The watch of these pods keeps it
+    up to date (`update`).
+    """
 
     def __init__(self, recognition: Recognition, *, owners: OwnerIndex, wake: Wake, clock: Callable[[], float]) -> None:
         self._recognition = recognition
@@ -145,19 +158,19 @@ class PodsByGang:
     # ------------------------------------------------------------- questions
 
     def find_id(self, pod: Pod) -> GangId | None:
-        """Return the gang of a pod; None while it is unidentified."""
+        """Return the id of the pod's gang; None while it is not known to which gang the pod belongs."""
         return self._ids.get(pod.uid)
 
     def says(self, pod: Pod, id: GangId) -> bool:
-        """True if the pod belongs to this gang, as a member or as a solo gang, by its present labels, annotations and
-        owners.
+        """True if the pod, by its labels, annotations and owners as they are now, belongs to gang `id`. Also True if
+        `id` is the gang of this pod alone that was made when the pod left the gang that it names.
         """
         said = self._recognition.identify(pod)
         return said is not None and id in (said, extra_id(said, pod), apart_id(said, pod))
 
     async def wait_for_owners(self) -> None:
-        """Return when the gang of every present pod is known, or the reason why it cannot be known; at the latest after
-        `_FIRST_LOOK_S`.
+        """Wait until the gang of every pod that is there now is known, or it is known why the gang cannot be found.
+        Return after `_FIRST_LOOK_S` at the latest.
         """
         there = tuple(self._unidentified)
         with contextlib.suppress(TimeoutError):
@@ -166,31 +179,33 @@ class PodsByGang:
                     await self._owners.changed()
 
     def pods_of(self, id: GangId) -> Sequence[Pod]:
-        """Return the pods of a gang that the watch shows, in no order."""
+        """Return the pods of a gang that the watch shows, in any order."""
         return self._pods.of(id)
 
     def has_living(self, owner: Owner) -> bool:
-        """True if a pod below this owner has not ended."""
+        """True if there is a pod below this owner (or below an object that it owns) that has not ended."""
         pods = (self.find(uid) for uid in self._owners.below(owner))
         return any(pod is not None and not pod.is_finished for pod in pods)
 
     def find(self, uid: str) -> Pod | None:
-        """Return the pod with this uid; None if the watch does not show it."""
+        """Return the pod with this uid; None if the watch does not show such a pod."""
         id = self._ids.get(uid)
         return self._pods.get(id, {}).get(uid) if id is not None else self._unidentified.get(uid)
 
     def on_node(self, node: str) -> Sequence[Pod]:
-        """Return the pods that are bound to a Kubernetes node, with unidentified ones."""
+        """Return the pods bound to a Kubernetes node that name this scheduler, also those whose gang is unknown."""
         return self._by_node.of(node)
 
     def apart_from(self, id: GangId) -> Sequence[Pod]:
-        """Return the living pods that were set apart from a gang."""
+        """Return the living pods that left gang `id` because its job had no place for them, and now are gangs of their
+        own.
+        """
         return self._solo.apart_from(id, self._pods)
 
     # --------------------------------------------------------------- changes
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of a pod in the informer."""
+        """Take one change of a pod in the watch into account. `old` is None if the pod is new, `new` if it is gone."""
         self._by_node.follow(old, new)
         if old is not None and (new is None or new.uid != old.uid):
             self._forget(old)
@@ -207,35 +222,44 @@ class PodsByGang:
         self.on_change(old, new)
 
     def adopt(self, pod: Pod, id: GangId) -> None:
-        """Put a pod, unidentified or of another gang, into the gang whose job proves that the pod is its own."""
+        """Put a pod into gang `id`, because a job of this gang proves that the pod belongs to it. Until now the pod's
+        gang was unknown, or it was another one.
+        """
         if pod.uid in self._unidentified:
             self._settle(pod, id)
         elif self._ids.get(pod.uid, id) != id:
             self._move(pod, id)
 
     def make_solo(self, pod: Pod) -> None:
-        """Set a pod apart from its gang, whose job has no slot for it or does not have its node."""
+        """Make a pod a gang of its own, because the job of its gang has no place for it or does not have its node.
+        Nothing happens if the pod's gang is unknown, or if the pod is a gang of its own already.
+        """
         base = self._ids.get(pod.uid)
         if base is not None and not solo_pod(base):
             self._move(pod, apart_id(base, pod))
 
     def expect(self, id: GangId) -> None:
-        """Note a solo gang that an earlier leader made, and whose pod was not seen yet.
+        """Record that an earlier leader made the gang `id` for a single pod that had left another gang, because a job
+        names it. The pod was not seen yet. Nothing happens if `id` is not such a gang.
 
-        A user can write any unit into a job's comment. So it counts only if the pod would belong to the base anyway.
+        A user can write such a gang into a job's comment. So it counts only if the pod belongs to the other gang by its
+        labels and owners.
         """
         if solo_pod(id):
             self._solo.note(id)
 
     def forget(self, id: GangId) -> None:
-        """Forget a gang that is over and has no pods here: no event of a pod would remove it."""
+        """Forget a gang that is over. Nothing happens if the index still has pods of the gang: then the event of its
+        last pod removes it.
+        """
         if id not in self._pods:
             self._wake.doubt(self._solo.base_of(id))
             self._solo.forget(id)
 
     def part(self, gang: Gang, beyond: Sequence[Pod]) -> bool:
-        """Make extras of pods that have had no seat in the gang for `LEFT_OUT_S`. Return whether others still wait for
-        that.
+        """Make pods gangs of their own that have had no seat in their gang for `LEFT_OUT_S` seconds, because the gang
+        has more pods than seats. `beyond`: all pods of the gang without a seat. Return True if pods are left that will
+        need this later.
         """
         now = self._clock()
         left_out = self._solo.left_out(gang, beyond, now=now)
@@ -245,7 +269,9 @@ class PodsByGang:
         return len(left_out) > len(due) or len(due) > _MOST_AT_ONCE
 
     def _identify(self, pod: Pod) -> None:
-        """Find the gang of a new or unidentified pod, if that is possible now."""
+        """Find the gang of a pod that is new, or whose gang was unknown, and put the pod into it. If that is not
+        possible yet, the pod is remembered as one without a known gang.
+        """
         id = self._solo.settle(self._recognition.identify(pod), pod)
         if id is not None:
             self._settle(pod, id)
@@ -267,7 +293,7 @@ class PodsByGang:
             self._wake.owner_changed(self._ids[uid], is_wish=is_wish)
 
     def _move(self, pod: Pod, id: GangId) -> None:
-        """Move a pod to another gang, mostly a solo gang, for good."""
+        """Move a pod from its gang into gang `id` for good, in most cases a gang of this pod alone."""
         base = self._ids[pod.uid]
         pod = self._pods[base][pod.uid]  # as the watch has it, without an assumed binding
         self._pods.drop(base, pod.uid)

@@ -1,9 +1,10 @@
-"""Knows which pods are on which node, for pods with affinity rules and host ports.
+"""Knows which pods are on which node, to check affinity rules and host ports of pods that are to be placed there.
 
-The watches show all pods. A pod of this scheduler counts from when its binding is sent, before the watch shows it.
+The pods come from the watches of this and all other schedulers' pods. A pod of this scheduler counts as soon as its
+binding is sent, before the watch shows the binding.
 
 A large cluster has tens of thousands of daemons with host ports and pods with anti-affinity. They are indexed by node,
-port number and affinity term, so that a binding looks only at those that its pods could meet.
+port number and affinity term, so that a binding looks only at pods that may conflict with its own.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ PodsOn = Mapping[str, Iterable[Pod]]
 
 
 class Neighbours:
-    """The pods on nodes. `pods` returns all watched pods, of all schedulers.
+    """The pods that are on nodes, for checks of affinity rules and host ports. `pods` returns the watched pods of all
+    schedulers.
 
-    `on_moved` is called with each pod that came to a node or left it; with a pod whose labels changed, as it was and as
-    it is. Before that, `on_asked` is called with each place where terms now ask for a further label of pods.
+    `on_moved` is called with each pod that came to a node or left one. If labels or affinity of a pod on a node
+    changed, it is called with the pod before the change and with the pod after it. `on_asked` is called before that,
+    with a place (a namespace), if anti-affinity terms of pods on nodes begin to read a further label of the pods in
+    this place.
     """
 
     def __init__(
@@ -58,7 +62,9 @@ class Neighbours:
         self._sent: dict[str, Pod] = {}
 
     def around(self, nodes: Mapping[str, Node], *, listed: PodsOn | None = None) -> Surroundings:
-        """Return which pods are on which node. `listed`: all pods of some nodes, as the apiserver has them now."""
+        """Return which pods are on which node, as one object that answers questions about it. `listed`: for some nodes,
+        all pods that the apiserver has just shown there; they replace what the watches show of these nodes.
+        """
         listed = listed or {}
         further = [*(pod for pods in listed.values() for pod in pods), *self._sent.values()]
 
@@ -83,32 +89,34 @@ class Neighbours:
 
     @property
     def is_open(self) -> bool:
-        """True if no pod on a node keeps others away by their labels."""
+        """True if no pod on a node has an anti-affinity term, which would keep other pods away by their labels."""
         return not self._shutting_out
 
     def labels_asked(self, pod: Pod) -> set[str]:
-        """Return the label names by which pods on nodes keep away others in the namespace of this pod."""
+        """Return the keys of those labels on which it depends whether pods on nodes keep away a pod of this namespace:
+        the anti-affinity terms of pods on nodes read them.
+        """
         return {label for place in anywhere_in(pod.metadata.namespace) for label in self._asked.get(place, {})}
 
     def note_sent(self, pod: Pod) -> None:
-        """Count a pod as on its node, because its binding is being sent. The pod is given as bound."""
+        """Count a pod as on its node from now on, because its binding is being sent. `pod` is the pod as bound."""
         self._sent[pod.uid] = pod
         self._moved(None, pod)
 
     def on(self, node: str) -> list[Pod]:
-        """Return the pods that the watches show on a node, and those whose binding to it was sent."""
+        """Return the pods that are on a node as the watches show, and the pods whose binding to the node was sent."""
         return [*self._there.of(node), *self.sent_to(node)]
 
     def sent_to(self, node: str) -> list[Pod]:
-        """Return the pods whose binding to a node was sent, and which the watch does not show there yet."""
+        """Return the pods whose binding to a node was sent, and which the watch does not show as bound yet."""
         return [pod for pod in self._sent.values() if pod.spec.node_name == node]
 
     def drop_sent(self, uid: str) -> None:
-        """Do not count a pod any more, because its binding was not done."""
+        """Stop counting a pod as on the node to which its binding was sent, because the binding was not done."""
         self._moved(self._sent.pop(uid, None), None)
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of a pod in a watch."""
+        """Take one change of a pod in a watch into account. `old` is None if the pod is new, `new` if it is gone."""
         before = _on_node(old)
         if before is not None:
             self._drop(before)
@@ -144,7 +152,9 @@ class Neighbours:
                     self._meaning.drop(place, key)
 
     def _moved(self, before: Pod | None, now: Pod | None) -> None:
-        """Report a pod that came to a node or left it; None: it was, or is, on no node."""
+        """Call the listeners if a pod came to a node, left one, or changed there. `before` and `now`: the pod on its
+        node, before the change and after it; None if it was or is on no node.
+        """
         if before is not None and now is not None and _facts(before) == _facts(now):
             return
         if before is not None:
@@ -178,14 +188,16 @@ def _on_node(pod: Pod | None) -> Pod | None:
 
 
 def _key(term: PodAffinityTerm, pod: Pod) -> bytes:
-    """Return the key of a term. Pods with equal keys keep away the same pods: a term's meaning depends on the namespace
-    of its pod.
+    """Return a key for an anti-affinity term of a pod. Terms with equal keys keep away the same pods. The key contains
+    the pod's namespace, because a term without namespaces means the namespace of its pod.
     """
     return msgspec.json.encode((pod.metadata.namespace, term), order="sorted")
 
 
 def _asked_by(pod: Pod) -> Iterator[tuple[TermPlace, str]]:
-    """Yield each namespace and label by which the anti-affinity terms of a pod on a node tell pods apart."""
+    """Yield, for a pod on a node: each namespace from which its anti-affinity terms keep pods away (as a place), with
+    each label key by which the terms select those pods.
+    """
     for term in anti_affinity(pod.spec):
         for namespace in {namespace for namespace, _ in places_meant(term, pod.metadata)}:
             yield from (((namespace, None), label) for label in labels_asked([term]))

@@ -1,7 +1,8 @@
-"""Asks the families of workloads which gang a pod belongs to, and what a gang looks like.
+"""Asks the families which gang a pod belongs to, and what that gang looks like. A family is the code for one kind of
+workload, such as Jobs.
 
-Families read what any user may have written. If one fails, which is a bug, only this pod or gang is concerned: the pod
-gets no gang yet, the gang is refused, and Events say so.
+Families read what any user may have written. If a family fails, which is a bug, only this one pod or gang is affected:
+the pod does not get a gang yet, the gang is refused, and Events say so.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from sunkpy.scheduler.owners.watch import OnUnreadable
 
 
 class Recognition:
-    """Asks the families about pods and their owners. An answer of None means not known yet: see `why_unknown`."""
+    """Asks the families (the code for each kind of workload) about pods and their owners. If the answer is None, it is
+    not known yet; `why_unknown` says why.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,9 @@ class Recognition:
         self._log = structlog.get_logger("recognition")
 
     def identify(self, pod: Pod) -> GangId | None:
-        """Return the gang of a watched pod; None while its owners are unknown, or if a family failed."""
+        """Return the id of the gang to which a pod belongs by its labels, annotations and owners. None while its owners
+        are not all known, or if the code for its kind of workload failed.
+        """
         with self._guarding(pod):
             owners = self._owners.of(pod)
             self._odd.pop(pod.uid, None)
@@ -48,7 +53,12 @@ class Recognition:
         return None
 
     def assemble(self, id: GangId, pods: Sequence[Pod], *, apart: Sequence[Pod] = ()) -> Gang:
-        """Return the gang of these pods, as their owners describe it now. `apart`: pods that were set apart from it."""
+        """Return the gang that these pods form, as their owners describe it now. If the code for its kind of workload
+        fails, it is a gang that is refused.
+
+        `apart`: pods that have left this gang and have jobs of their own; the gang does not wait for others in their
+        place.
+        """
         first = pods[0]
         with self._guarding(first):
             above = [self._owners.of(pod) or () for pod in pods]
@@ -59,17 +69,18 @@ class Recognition:
         return families.unreadable(id, pods, why=self._odd.get(first.uid, ""))
 
     def why_unknown(self, uid: str) -> str:
-        """Return, in words for people, why the gang of a pod is unknown; empty if it is known."""
+        """Return, in words for people, why the gang of the pod with this uid is unknown; empty text if it is known."""
         return self._odd.get(uid) or self._owners.why_unknown(uid)
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
+        """Forget what is known of the pod with this uid, because the pod is gone."""
         self._odd.pop(uid, None)
         self._owners.forget(uid)
 
     def _spokesman(self, id: GangId, pods: Sequence[Pod], above: Sequence[Owners]) -> int:
-        """Return the index of the pod whose labels and annotations describe the gang. A pod whose own were changed
-        later stays a member, but does not describe the gang.
+        """Return the index of the first pod that still belongs to the gang by its own labels, annotations and owners; 0
+        if there is none. This pod describes the gang. A pod whose labels were changed later stays in the gang, but does
+        not describe it.
         """
         for number, (pod, owners) in enumerate(zip(pods, above, strict=True)):
             if families.speaks_for(id, pod, owners, families=self._families):
@@ -78,7 +89,9 @@ class Recognition:
 
     @contextlib.contextmanager
     def _guarding(self, pod: Pod) -> Iterator[None]:
-        """Catch an error of a family, and report it for this pod."""
+        """Run the body of a `with` statement, which calls the code for a kind of workload. An error in it is caught,
+        and reported for this pod.
+        """
         log = self._log
         try:
             yield

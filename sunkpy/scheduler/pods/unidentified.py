@@ -1,4 +1,6 @@
-"""Writes Events about pods whose gang is unknown, and about pods whose labels name another gang too late."""
+"""Writes Events about two kinds of pods: pods whose gang cannot be found (yet), and pods whose changed labels,
+annotations or owners name another gang, too late to move the pod.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from sunkpy.scheduler.pods.writer import POD_SCHEDULED
 
 
 class Unidentified:
-    """Reports why the gang of a pod is unknown, and pods that stay in the gang for which they were made."""
+    """Reports on two kinds of pods: why the gang of a pod is unknown, and that a pod stays in its first gang although
+    it now names another one.
+    """
 
     def __init__(self, leader: Leader, members: PodsByGang, recognition: Recognition, outbox: Outbox) -> None:
         self._leader = leader
@@ -26,7 +30,9 @@ class Unidentified:
         self._outbox = outbox
 
     def pod_changed(self, old: Pod | None, new: Pod) -> None:
-        """Queue a report about a pod that is unidentified, or whose labels or annotations changed."""
+        """Queue a report if the gang of the pod `new` is unknown, or if the labels or annotations of a pod without a
+        node changed so that they name another gang than its own.
+        """
         id = self._members.find_id(new)
         if id is None:  # most find their gang at once; of others their people should know
             after_s = self._leader.settings.times.unidentified_told_after_s
@@ -35,7 +41,9 @@ class Unidentified:
             self._check_gang(new, id)
 
     def _check_gang(self, new: Pod, id: GangId) -> None:
-        """Warn if a pod's labels, annotations or owners now name another gang: it stays in its first one."""
+        """Queue a warning if the pod's labels, annotations or owners now name the gang of another owner than `id`, the
+        gang in which the pod stays.
+        """
         said = self._recognition.identify(new)
         if said is None or solo_pod(id) or said.shares_owner_with(id):
             return
@@ -59,6 +67,8 @@ class Unidentified:
 
 
 def _says(pod: Pod) -> tuple[object, ...]:
-    """Return the labels and annotations that may name the pod's gang, without those that the scheduler writes."""
+    """Return the pod's labels and annotations, which may name its gang, without the annotations that the scheduler
+    writes itself while the pod waits.
+    """
     notes = (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
     return (pod.labels, {name: text for name, text in pod.annotations.items() if name not in notes})

@@ -1,13 +1,14 @@
-"""Remembers pods that were deleted by force while their containers may still run.
+"""Remembers pods that were deleted by force (removed from the apiserver at once) while their containers may still run.
 
 A kubelet that notices such a deletion gives the containers the grace period of the pod's spec, frees what they held,
-and reports nothing when it is done (`docs/design/hand-over.md`). So the pod counts as being on its node for that time,
-and for `teardown_s` more. If the pod was already being deleted, its first grace period counts: the kubelet waits for
-the end of that one, even if shorter ones follow (1.35, kubelet.go, SyncTerminatingPod). If another program's finalizer
-keeps the pod after a deletion with grace period 0, its containers are seen to end, and it counts for `teardown_s` more.
+and reports nothing when that is done (`docs/design/hand-over.md`). So the pod counts as being on its node for this
+grace period and for `teardown_s` more. If the pod was already being deleted, the grace period of its first deletion
+counts: the kubelet waits for the end of that one, even if shorter ones follow (1.35, kubelet.go, SyncTerminatingPod).
+If another program's finalizer keeps the pod after a deletion with grace period 0, the pod's status shows when its
+containers have ended, and the pod counts for `teardown_s` after that.
 
-A kubelet that is away does not notice the deletion, and its containers go on. So the time begins again once the kubelet
-has renewed its Lease. If a node has no Lease, or none that may be read, only the time counts.
+A kubelet that is away does not notice the deletion, and the containers go on. So the time begins again once the kubelet
+has renewed its Lease. If the node has no Lease, or none that the scheduler may read, only the time counts.
 """
 
 from __future__ import annotations
@@ -38,8 +39,14 @@ _SLOWLY_S: Final = 30.0
 
 
 class _Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that was deleted by force. `until`: when it is surely off its node, infinite until its kubelet has renewed
-    its Lease since; `heartbeat`: the Lease's time as first read.
+    """A pod that was deleted by force, and whose containers may still run. Times are seconds of the monotonic clock.
+
+    Args:
+        job: the job under which the pod ran; None if that is unknown.
+        wait_s: the time that its kubelet needs to remove the containers once it knows of the deletion.
+        until: when the containers are surely gone; infinite until the kubelet has renewed its Lease after the deletion.
+        is_read: True once the Lease of the kubelet has been read.
+        heartbeat: when the Lease was renewed, as first read after the deletion; None without a Lease.
     """
 
     pod: Pod
@@ -50,7 +57,9 @@ class _Gone(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: str | None = None
 
     def after(self, heartbeat: str | None, *, now: float) -> _Gone:
-        """Return the new state after the kubelet's Lease was read. `heartbeat`: its time; None without a Lease."""
+        """Return this pod's new state after the Lease of its kubelet was read. `heartbeat`: when the Lease was renewed;
+        None if there is no Lease that can be read. `now`: seconds of the monotonic clock.
+        """
         if not self.is_read:
             until = self.until if heartbeat is None else inf
             return msgspec.structs.replace(self, is_read=True, heartbeat=heartbeat, until=until)
@@ -59,8 +68,8 @@ class _Gone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vanished:
-    """Remembers pods that were deleted by force, by Kubernetes node. Its `update` must be called for a pod before the
-    pod's gang is forgotten: `find_id` returns this gang.
+    """Remembers, for each Kubernetes node, the pods there that were deleted by force. `find_id` returns the gang of a
+    pod. So `update` must be called with a change of a pod before the pod's gang is forgotten.
     """
 
     def __init__(self, leader: Leader, *, find_id: Callable[[Pod], GangId | None]) -> None:
@@ -75,7 +84,9 @@ class Vanished:
         self._question = asyncio.Event()
 
     def update(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow one change of a pod in the informer, and remember a pod that was deleted by force."""
+        """Take one change of a pod in the watch into account, and remember the pod if it was deleted by force while it
+        ran. `old` is None if the pod is new, `new` if it is gone.
+        """
         if old is not None and new is not None and old.uid != new.uid:
             self.update(old, None)
             old = None
@@ -88,8 +99,10 @@ class Vanished:
             self._note(old, wait_s=self._times.teardown_s)
 
     def _follow(self, old: Pod | None, new: Pod | None) -> float | None:
-        """Return the grace period of the pod's first deletion, in seconds. For a pod that was first seen while being
-        deleted it is unknown: then the longer one counts, of the pod's deletion or of its spec.
+        """Return the grace period, in seconds, with which the pod was first deleted; None if it is not being deleted.
+
+        If the pod was already being deleted when it was first seen, that grace period is unknown. Then the longer of
+        two counts: that of the deletion as seen, or that of the pod's spec.
         """
         if new is None:
             return self._first_given.pop(old.uid, None) if old is not None else None
@@ -104,7 +117,9 @@ class Vanished:
         self._ask(node)
 
     async def run(self) -> None:
-        """Read the Leases of nodes that a hook waits for, and now and then of all that are awaited, until cancelled."""
+        """Read the Leases of kubelets whose nodes have pods that were deleted by force, until cancelled: soon if a
+        Prolog or Epilog has asked about the node, and otherwise from time to time.
+        """
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._question.wait(), _SLOWLY_S)
@@ -132,13 +147,15 @@ class Vanished:
         self._question.set()
 
     def _job_of(self, pod: Pod) -> JobId | None:
-        """Return the job under which the pod ran. Its gang's record counts first: a user may have removed its note."""
+        """Return the job under which the pod ran; None if it is unknown. The record of the pod's gang is asked first,
+        and the pod's own annotations only after that, because a user may have removed them.
+        """
         record = self._leader.ledger.get(self._find_id(pod))
         return (record.bound_to if record is not None else None) or noted_job(pod)
 
     def keeps(self, node: str, job: JobId | None = None) -> str | None:
-        """Return which pod, deleted by force, may still run on a Kubernetes node, of one job or of any; None if
-        none.
+        """Return in words which pod may still run on a Kubernetes node although it was deleted by force; None if there
+        is none. With `job`, only pods of this job count.
         """
         for gone in self._on(node):
             if job is None or gone.job == job:
@@ -150,7 +167,9 @@ class Vanished:
         return None
 
     def left_s(self, node: str) -> float:
-        """Return the seconds until a pod deleted by force may be off the node; infinite if there is none."""
+        """Return after how many seconds to look again whether a pod that was deleted by force has left the node;
+        infinite if there is no such pod on the node.
+        """
         again_s, now = self._times.gate_again_s, self._leader.clock()
         return min((again_s if gone.until == inf else gone.until - now for gone in self._on(node)), default=inf)
 

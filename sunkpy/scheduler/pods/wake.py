@@ -1,8 +1,9 @@
-"""Decides which change wakes which gang. All parts may call this; it calls nothing but the ledger.
+"""Decides which gangs are looked at again after a change. All parts of the scheduler may call this module. It calls
+only the ledger, which has the records of gangs.
 
-A change is only noted here: the gang's value is marked as doubted, and the gang is enqueued to be recognised again
-(`scheduler.pods.gangs`) or for a pass. When nodes change, or pods on them, the waiting gangs that this concerns are
-enqueued (`recheck`).
+A change is only recorded here: the stored value of the gang is marked as outdated (doubted), and the gang is put into
+the queue in which its value is made again (`scheduler.pods.gangs`), or into the queue for a decision. After a change of
+nodes, or of pods on nodes, `recheck` puts those waiting gangs into the queue that this change concerns.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _OF_ITS_NODE = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.
 
 
 class Wake:
-    """Puts gangs into the queues of one leader when something that they depend on changes.
+    """Puts gangs into the queues of a leader when something changes on which they depend.
 
-    `nodes` is set when nodes have changed, `neighbours` when pods on them have that other pods avoid or seek; `recheck`
-    clears them when it checks the waiting gangs.
+    `nodes` is an event that is set when nodes have changed; `neighbours` is set when pods on nodes have changed that
+    other pods must avoid or want to be near. `recheck` clears both when it looks at the waiting gangs.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -49,20 +50,26 @@ class Wake:
         self.nodes, self.neighbours = asyncio.Event(), asyncio.Event()
 
     def gang(self, id: GangId | None) -> None:
-        """Enqueue a known gang for a pass, and wake the hooks that wait for its next change."""
+        """Put a gang into the queue for a decision, and wake the Prologs and Epilogs that wait for a change of the
+        gang. Nothing happens if the gang is unknown.
+        """
         record = self._ledger.get(id)
         if record is not None:
             self._ledger.queue.add(record.id)
             record.fire()
 
     def later(self, id: GangId | None) -> None:
-        """Enqueue a known gang for a pass. If it already has a job, gangs whose pods changed go first."""
+        """Put a gang into the queue for a decision. If the gang already has a job, gangs whose pods changed come before
+        it. Nothing happens if the gang is unknown.
+        """
         record = self._ledger.get(id)
         if record is not None:
             self._ledger.queue.add(record.id, at_most=_at_most(record))
 
     def changed(self, id: GangId | None) -> None:
-        """Have a gang recognised again and enqueued for a pass, because it may look different now."""
+        """Have the value of a gang made again from its pods, and then a new decision about the gang, because the gang
+        may look different now. Nothing happens if the gang is unknown.
+        """
         record = self._ledger.get(id)
         if record is None:
             return
@@ -73,14 +80,18 @@ class Wake:
             self._ledger.changed.add_after(record.id, len(record.members) * _GATHERED_S)
 
     def doubt(self, id: GangId | None) -> None:
-        """Have a gang recognised again, because it may look different now in a way that needs no pass."""
+        """Have the value of a gang made again from its pods, because of a change that by itself makes no new decision
+        about the gang necessary. Nothing happens if the gang is unknown.
+        """
         record = self._ledger.get(id)
         if record is not None:
             record.is_doubted = True
             self._ledger.changed.add_after(record.id, _QUIET_S)
 
     def pod_changed(self, id: GangId, old: Pod | None, new: Pod) -> None:
-        """Note that a pod of the gang came or changed."""
+        """Take into account that a pod of the gang came (`old` is None) or changed, and have the gang looked at again
+        if that is necessary. A gang without a record gets one, unless the pod is over.
+        """
         if is_over(new) and self._ledger.get(id) is None:
             return
         record = self._ledger.ensure(id)
@@ -97,14 +108,16 @@ class Wake:
         self.changed(id)
 
     def pod_gone(self, id: GangId, pod: Pod) -> None:
-        """Note that a pod of the gang is gone."""
+        """Take into account that a pod of the gang is gone, and have the gang looked at again. `pod`: the pod as last
+        seen.
+        """
         record = self._ledger.get(id)
         if record is not None and is_over(pod):
             record.ended[pod.uid] = pod
         self.changed(id)
 
     def pod_left(self, pod: Pod, id: GangId) -> None:
-        """Remove a pod from the record of a gang, because it belongs to another gang from now on."""
+        """Remove a pod from the record of gang `id`, because the pod belongs to another gang from now on."""
         record = self._ledger.get(id)
         if record is not None:
             record.members.pop(pod.uid, None)
@@ -112,8 +125,8 @@ class Wake:
             record.fire()
 
     def owner_changed(self, id: GangId, *, is_wish: bool) -> None:
-        """Note that an owner of the gang changed. `is_wish`: more than its status did, so a refused gang may be tried
-        at once.
+        """Take into account that an owner of the gang's pods changed, and have the gang looked at again. `is_wish`:
+        more than the owner's status changed, so a gang whose job was refused may be tried again at once.
         """
         record = self._ledger.get(id)
         if record is not None and is_wish:
@@ -121,15 +134,15 @@ class Wake:
         self.changed(id)
 
     def slurm_answers_again(self) -> None:
-        """Let gangs whose submits got no answer try again at once."""
+        """Let all gangs submit again at once for which a submit got no answer from Slurm."""
         for record in self._ledger:
             if record.uncertain_since is not None:
                 record.forgive()
                 self._ledger.queue.add(record.id)
 
     def namespace_changed(self, name: str) -> None:
-        """Have the gangs of a namespace recognised again: its labels or annotations may allow other users or
-        jobs now.
+        """Have the value of all gangs of a namespace made again, because labels or annotations of the namespace may now
+        allow other users or jobs. Only gangs that wait for nodes also get a new decision.
         """
         for record in self._ledger:
             if record.id.namespace == name:
@@ -138,10 +151,10 @@ class Wake:
 
 
 def _compared(pod: Pod) -> tuple[object, ...]:
-    """Return what needs a pass when it changes: all of a pod except its conditions, and except the job's annotations
-    while it waits.
+    """Return those parts of a pod whose change makes a new decision about the pod's gang necessary. That is everything
+    except the conditions, and except the annotations that name the job as long as the pod has no node.
 
-    The job in the annotations of a bound pod changes when a replacement job covers the pod; that needs a pass.
+    The job in the annotations of a bound pod changes when a replacement job takes over the pod's node.
     """
     meta, status = pod.metadata, pod.status
     ours = () if pod.spec.node_name else (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
@@ -151,8 +164,8 @@ def _compared(pod: Pod) -> tuple[object, ...]:
 
 
 def _is_as_sent(sent: Pod, pod: Pod) -> bool:
-    """True if the pod is as its binding was sent. With a binding the apiserver may add labels of the node
-    (PodTopologyLabels).
+    """True if the pod, as the watch shows it now, is what the scheduler expected when it sent the binding (`sent`).
+    Labels of the node, which the apiserver may add with a binding (PodTopologyLabels), are allowed.
     """
     added = {name: value for name, value in pod.labels.items() if name in _OF_ITS_NODE}
     meta = msgspec.structs.replace(sent.metadata, labels=sent.labels | added)
@@ -160,7 +173,7 @@ def _is_as_sent(sent: Pod, pod: Pod) -> bool:
 
 
 def _wishes(pod: Pod) -> tuple[object, ...]:
-    """Return what a user or controller can change about a pod while it waits."""
+    """Return those parts of a waiting pod by which a user or controller can change what the pod asks for."""
     annotations = {key: value for key, value in pod.annotations.items() if key not in _OURS}
     return (annotations, pod.spec.scheduling_gates, pod.spec.node_selector, pod.spec.tolerations)
 
@@ -168,9 +181,11 @@ def _wishes(pod: Pod) -> tuple[object, ...]:
 async def recheck(
     leader: Leader, changed: asyncio.Event, is_concerned: Callable[[GangRecord], bool], *, spread_s: float
 ) -> None:
-    """After each `changed`, enqueue the waiting gangs that the change concerns; runs until cancelled.
+    """After each change that `changed` signals, put those waiting gangs into the queue for which `is_concerned` returns
+    True. This runs until cancelled.
 
-    It waits `spread_s` after a change, because nodes and pods change in groups.
+    `spread_s`: the pause in seconds between a change and the look at the gangs, because nodes and pods change in
+    groups.
     """
     ledger, turn_s = leader.ledger, leader.settings.times.recheck_turn_s
     while True:
@@ -194,7 +209,9 @@ def _at_most(record: GangRecord) -> Urgency:
 
 
 def _may_be(is_concerned: Callable[[GangRecord], bool], record: GangRecord, metrics: SchedulerMetrics) -> bool:
-    """True if the change concerns a gang, also if the check fails: then the pass reports the error."""
+    """Return what `is_concerned` says of a gang: whether a change concerns the gang. True also if `is_concerned` fails:
+    then the gang is decided about again, and that reports the error.
+    """
     try:
         return is_concerned(record)
     except Exception as error:

@@ -1,4 +1,6 @@
-"""Writes conditions, annotations, bindings and deletions of pods. For their Events see `events.outbox`."""
+"""Reads pods from the apiserver, and writes their conditions, annotations, bindings and deletions. Their Events are
+written by `scheduler.outbox`.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,17 @@ POD_SCHEDULED = "PodScheduled"
 
 
 class PodWriter:
-    """Reads and writes pods. Every write names the pod by uid, so it never hits another pod of the same name."""
+    """Reads and writes pods at the apiserver. Every write contains the pod's uid, so it cannot change another pod of
+    the same name.
+    """
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._lists: FreshAnswers[str, list[Pod]] = FreshAnswers(self._list)
 
     async def read(self, key: Key, uid: str) -> Pod | None:
-        """Return the pod as the apiserver has it now; None if it is gone or another one has its name.
+        """Return the pod with this uid as the apiserver has it now; None if it is gone. A new pod with the same name
+        does not count.
 
         Raises:
             KubeError: the pod could not be read.
@@ -42,11 +47,12 @@ class PodWriter:
         return found if found.uid == uid else None
 
     async def left_of(self, record: GangRecord, *, but: Container[str] = ()) -> list[Pod]:
-        """Return the pods of a gang that the apiserver has now. Each is read, except those known to be gone and those
-        with a uid in `but`.
+        """Return the pods of a gang that the apiserver still has. Each pod in the gang's record is read, except pods
+        that are known to be gone and pods with a uid in `but`.
 
-        If the gang is known only by its job, the namespace is searched for pods that note this job: a watch with
-        another selector may never have shown them. One list serves all gangs of the namespace at about the same time.
+        If the record has no pods, because the gang is known only by its job, the namespace is searched for pods whose
+        annotations name the gang or its job: a watch with another selector may never have shown them. Calls for the
+        same namespace at about the same time share one list.
         """
         if not record.members:
             found, _ = await self._lists.get(record.id.namespace)
@@ -66,11 +72,12 @@ class PodWriter:
         return await self._kube.list_objects(paths.pods(namespace), Pod)
 
     async def others_on(self, node: str, *, not_older_than: str = "") -> list[Pod]:
-        """Return all pods on a node that have not ended, as the apiserver has them now, or with `not_older_than` at
-        that resourceVersion or later.
+        """Return all pods on a Kubernetes node that have not ended, of all schedulers, as the apiserver has them now.
+        With `not_older_than`, a resourceVersion, the list is from the apiserver's cache at that version or later.
 
-        With an etcd before 3.4.31, which cannot report progress, a list as of now makes the apiserver read all pods.
-        With a resourceVersion its cache may not be there before the next pod changes; then the list is as of now.
+        Without `not_older_than`, an apiserver whose etcd is older than 3.4.31, which cannot report progress, reads all
+        pods of the cluster for this list. With it, the cache may not reach that version before the next pod changes;
+        the list is then as the apiserver has it now.
         """
         there = partial(self._kube.list_objects, paths.ALL_PODS, Pod, field_selector=paths.on_node(node))
         if not_older_than:
@@ -79,26 +86,29 @@ class PodWriter:
         return await there()
 
     async def bind(self, sent: SentBinding) -> None:
-        """Bind a pod, with its note in the same write."""
+        """Bind a pod to its node. The annotations that name its gang and job are written with the same request."""
         pod = sent.pod
         note = {name: pod.annotations[name] for name in names.BINDING_NOTE if name in pod.annotations}
         await self._kube.bind(*pod.key, uid=pod.uid, node=pod.spec.node_name, annotations=note)
 
     async def note(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
-        """Write annotations of a pod; the value None removes an annotation."""
+        """Write annotations of a pod. An annotation with the value None is removed."""
         body = {"metadata": {"annotations": annotations, "uid": pod.uid}}
         await self._kube.patch(paths.pod(*pod.key), body, content_type=STRATEGIC_PATCH)
 
     async def note_devices(self, pod: Pod, gpus: str) -> None:
-        """Note on a pod which GPUs are its own, or that none is known to be. A pod that is gone needs no note."""
+        """Write the annotation that says which GPUs the pod has. If `gpus` is empty, none are known, and the annotation
+        is removed. Nothing happens if the pod is gone.
+        """
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             await self.note(pod, {names.ANNOTATION_GPU_INDICES: gpus or None})
 
     async def not_scheduled(self, pod: Pod, message: str, *, needs_node: bool = False) -> None:
-        """Set the condition PodScheduled=False, with a message for people.
+        """Set the condition PodScheduled=False of a pod, with a message for people.
 
-        `needs_node`: autoscalers are to buy a node. They do it for reason `Unschedulable` alone: cluster-autoscaler
-        utils/kubernetes/listers.go `isUnschedulable`, karpenter pkg/utils/pod/scheduling.go `FailedToSchedule`.
+        `needs_node`: True if an autoscaler should add a node for the pod. Autoscalers do that only if the condition's
+        reason is `Unschedulable`: cluster-autoscaler utils/kubernetes/listers.go `isUnschedulable`, karpenter
+        pkg/utils/pod/scheduling.go `FailedToSchedule`.
         """
         if needs_node:
             await self._set_condition(pod, POD_SCHEDULED, status="False", reason="Unschedulable", message=message)
@@ -106,10 +116,10 @@ class PodWriter:
             await self._set_condition(pod, POD_SCHEDULED, status="False", reason="WaitingForSlurm", message=message)
 
     async def evict(self, pod: Pod, cause: EndCause, *, grace_s: int | None) -> bool:
-        """Set the condition with the cause, then delete the pod, with this grace period or its own. False if the pod is
-        gone or replaced.
+        """Set the condition of a pod that says why it is evicted, and then delete the pod. `grace_s`: the grace period
+        in seconds; None for the pod's own. Return False if the pod is gone, or another pod has its name.
 
-        It is deleted even if the condition cannot be written, because its node is needed.
+        The pod is deleted even if the apiserver refuses the condition, because the pod's node is needed.
         """
         try:
             await self._set_condition(pod, cause.condition, status="True", reason=cause.reason, message=cause.message)
@@ -120,8 +130,8 @@ class PodWriter:
         return await self.delete(pod, grace_s=grace_s)
 
     async def delete(self, pod: Pod, *, grace_s: int | None) -> bool:
-        """Delete a pod; one that is already being deleted gets a shorter grace period. False if it is gone or
-        replaced.
+        """Delete a pod. For a pod that is already being deleted, this shortens the grace period. `grace_s`: the grace
+        period in seconds; None for the pod's own. Return False if the pod is gone, or another pod has its name.
         """
         try:
             await self._kube.delete(paths.pod(*pod.key), uid=pod.uid, grace_period_s=grace_s)
@@ -130,7 +140,9 @@ class PodWriter:
         return True
 
     async def explain_disruption(self, pod: Pod, *, reason: str, message: str) -> None:
-        """Write the full reason of an eviction into the pod's DisruptionTarget condition, if the pod is still there."""
+        """Write the full reason of an eviction into the pod's condition DisruptionTarget. Nothing happens if the pod is
+        gone.
+        """
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             await self._set_condition(pod, DISRUPTION_TARGET, status="True", reason=reason, message=message)
 

@@ -73,7 +73,6 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figure]:
-    workloads.forget_stamps()
     with watched(stack):
         wait_for_agreement(stack, timeout_s=60, after="nothing: abuse begins with an idle cluster")
         async with (

@@ -171,7 +171,7 @@ class Simulated:
 
 @contextlib.asynccontextmanager
 async def simulated(plane: ControlPlane, nodes: int) -> AsyncIterator[Simulated]:
-    """Yield a Slurm 26.05 with so many nodes, with a control plane and a scheduler."""
+    """Yield a Slurm 26.05 with `nodes` nodes, with a control plane and a scheduler."""
     pool = Pool(name="many", size=nodes, cpus=_SIMULATED_CPUS)
     async with (
         await Kube.connect(plane.admin) as kube,

@@ -111,7 +111,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 @contextlib.contextmanager
 def ground(*, tell: Tell, devices: int = DEVICES, by_plugin: bool = False) -> Iterator[tuple[Stack, Cluster]]:
-    """Yield a cluster of one node with so many GPUs and both charts installed."""
+    """Yield a cluster of one node with `devices` GPUs and both charts installed."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else devices, cpus=CPUS)

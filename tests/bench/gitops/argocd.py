@@ -18,8 +18,8 @@ from devcluster.kubectl import Kubectl
 from devcluster.process import Daemon
 from devcluster.waiting import NotYet, wait
 from sunkpy.core.model.objects import KubeObject
-from tests.integration.slurm.daemons import free_ports
 from tests.polling import listens
+from tests.ports import free_ports
 
 MODULE: Final = "github.com/argoproj/argo-cd/v3"
 ARGOCD: Final = pinned(

@@ -19,9 +19,10 @@ from tests.bench.ground import SLURM_CLUSTER, USER, ControlPlane, RunningSlurm
 from tests.bench.scale.ground import NAMESPACE
 from tests.integration.cluster_autoscaler import CPUS, POOL, Kubelets, slurmd_node
 from tests.integration.slurm.asking import connect
-from tests.integration.slurm.daemons import Machines, RealSlurm, free_ports
+from tests.integration.slurm.daemons import Machines, RealSlurm
 from tests.integration.slurm.kept_potential import KEEP_POTENTIAL
 from tests.integration.slurm.site import slurm_conf
+from tests.ports import free_ports
 
 NODESET: Final = "compute"
 _MEMORY: Final = "8192Mi"

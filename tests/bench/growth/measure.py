@@ -51,7 +51,7 @@ _LIMIT: Final = "two shared cores run Slurm, all slurmds, apiserver, autoscaler,
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What needs nodes. `jobs`: sbatch jobs of so many nodes each. `gang`: a gang of so many pods, one on each node.
+    """What needs nodes. `jobs`: the number of nodes of each sbatch job. `gang`: the pods of a gang, one on each node.
     `singles`: pods that each fill a node. `halves`: pods of which two share a node.
     """
 
@@ -264,7 +264,7 @@ class _Bench:
         return len({*said.split()}) == 2 * self._plan.nodes
 
     def _submit(self, ask: str, nodes: int) -> JobId:
-        """Submit a job of so many whole nodes, which runs until `_end`."""
+        """Submit a job of `nodes` whole nodes, which runs until `_end`."""
         runs = f"until [ -e /var/tmp/end-{ask}-{nodes} ]; do sleep 0.5; done"
         options = ("--parsable", "--chdir=/", "--output=/dev/null", "--no-requeue", "--exclusive", "--mem=100")
         code, said = self._slurm.real.run_as("slurm", "sbatch", *options, f"--nodes={nodes}", "--wrap", runs)

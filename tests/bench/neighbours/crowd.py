@@ -31,7 +31,7 @@ _AT_ONCE = 24
 _JOBS_AT_ONCE = 500
 _HUGE_AT_ONCE = 4
 _PATIENCE_S = 900.0
-_OTHERS = "default-scheduler"
+OTHERS = "default-scheduler"
 
 Body = dict[str, object]
 
@@ -88,13 +88,13 @@ class Crowd:
         for node in self._nodes:
             for port in _DAEMON_PORTS:
                 disk_mib = BY_DAEMONS_GIB * 1024 if port == _DAEMON_PORTS[0] else 0
-                yield pod(f"daemon-{port}-{node}", scheduler=_OTHERS, node=node, ports=[port], disk_mib=disk_mib)
+                yield pod(f"daemon-{port}-{node}", scheduler=OTHERS, node=node, ports=[port], disk_mib=disk_mib)
 
     def _operator(self) -> Body:
         """Return a pod as of a CNI's operator, with anti-affinity to its own kind: so the scheduler compares every
         pod with it.
         """
-        return pod("operator", scheduler=_OTHERS, node=self.first, affinity=_apart("app", ["operator"]))
+        return pod("operator", scheduler=OTHERS, node=self.first, affinity=_apart("app", ["operator"]))
 
     async def _finish_jobs(self, count: int) -> None:
         """Run Jobs under Slurm jobs, and leave them there when they have finished."""
@@ -127,7 +127,7 @@ class Crowd:
         return _controller(json.loads(made))
 
     async def _stand_below(self, kinds: int) -> None:
-        """Create a waiting pod below an owner of each of so many kinds."""
+        """Create a waiting pod below an owner of each of `kinds` kinds."""
 
         async def stand(number: int) -> None:
             made = await self._define(f"Kind{number}", f"kind{number}s")
@@ -170,15 +170,15 @@ class Crowd:
         async def make(number: int) -> None:
             await asyncio.sleep(began_s + number / each_s - time.monotonic())
             node = self._nodes[number % len(self._nodes)]
-            await self._kube.create(paths.pods(NAMESPACE), pod(f"{name}-{number}", scheduler=_OTHERS, node=node))
+            await self._kube.create(paths.pods(NAMESPACE), pod(f"{name}-{number}", scheduler=OTHERS, node=node))
 
         await in_flight(_AT_ONCE, (partial(make, number) for number in range(count)))
         return count / (time.monotonic() - began_s)
 
-    async def submit(self, name: str, count: int) -> float:
-        """Create pods of this scheduler at once, which ask for disk, too. Return the seconds until all are bound."""
+    async def submit(self, name: str, count: int, *, scheduler: str = "slurm") -> float:
+        """Create pods of a scheduler at once, which ask for disk, too. Return the seconds until all are bound."""
         began_s, names = time.monotonic(), [f"{name}-{number}" for number in range(count)]
-        await self.pods.create([pod(each, disk_mib=1) for each in names])
+        await self.pods.create([pod(each, scheduler=scheduler, disk_mib=1) for each in names])
         return await self._until_bound(names) - began_s
 
     async def swell(self, count: int) -> None:
@@ -191,10 +191,10 @@ class Crowd:
         name, node = f"huge-{number}", self.first
         match number % 3:
             case 0:
-                body = pod(name, scheduler=_OTHERS, node=node)
+                body = pod(name, scheduler=OTHERS, node=node)
                 body["metadata"] = {"name": name, "labels": {f"l{each:x}": "" for each in range(20_000)}}
             case 1:
-                body = pod(name, scheduler=_OTHERS, node=node)
+                body = pod(name, scheduler=OTHERS, node=node)
                 body["spec"] = {**_spec_of(body), "containers": [_small_container(each) for each in range(4_000)]}
             case _:
                 body = pod(name, affinity=_apart("app", [f"value-{each}" for each in range(60_000)]))

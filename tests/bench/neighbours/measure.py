@@ -1,8 +1,9 @@
 """One good pod in a cluster full of other users' objects, compared with the same pod in the empty cluster.
 
 The good pods are services, one after another: their allocations start at once, so slurmctld's queue adds no time.
-Nothing of the crowd concerns them, so it should not slow them down. Memory is measured while pods come and go; this
-scheduler binds half of them, and another one the rest.
+Nothing of the crowd concerns them, so it should not slow them down. Amid the crowd, this scheduler and kube-scheduler
+each bind equal pods, one after the other. Memory is measured while pods come and go; this scheduler binds half of them,
+and another one the rest.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import msgspec
 
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
+from sunkpy.slurm import Slurm
 from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.burst.ground import Pool, furnish
-from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import ControlPlane, control_plane, make_if_missing, slurm_of
+from tests.bench.burst.load import Pods, Wave, end_all
+from tests.bench.ground import BINDER, ControlPlane, control_plane, make_if_missing, slurm_of
 from tests.bench.holds import Hold, longest
-from tests.bench.neighbours.crowd import DISK_GIB, NAMESPACE, Crowd
+from tests.bench.neighbours.crowd import DISK_GIB, NAMESPACE, OTHERS, Crowd
 from tests.bench.ours import Scheduler, scheduling
 
 T = TypeVar("T")
@@ -31,6 +33,8 @@ T = TypeVar("T")
 MACHINE = "two shared cores run the scheduler, the apiserver, etcd, Slurm, the bench and the crowd that it makes"
 _HELD_S = 0.05
 _TIMES_AS_LONG = 2.0
+_OWN_MS = 2.7
+"""The most milliseconds of processor time that the scheduler may use for one pod, until it is bound."""
 _GROWTH = 1.1
 _KEPT = "what is kept"
 _READ_MIB = 48.0
@@ -75,7 +79,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class Bench:
     """One Slurm and one scheduler, first alone and then with the crowd."""
 
-    def __init__(self, scheduler: Scheduler, crowd: Crowd, pods: Pods, sizes: Sizes) -> None:
+    def __init__(
+        self, plane: ControlPlane, slurm: Slurm, scheduler: Scheduler, crowd: Crowd, pods: Pods, sizes: Sizes
+    ) -> None:
+        self._plane = plane
+        self._slurm = slurm
         self._scheduler = scheduler
         self._crowd = crowd
         self._pods = pods
@@ -105,8 +113,38 @@ class Bench:
         what = f"another namespace submits {sizes.submitted}"
         figures += [report.observed(f"{what}: until all are bound", await done), *self._against(alone, what, took)]
         await self._part("those of another namespace go", crowd.leave("burst"))
+        figures += await self._against_binder()
         figures += await self._amid_huge(alone)
         return [*figures, *await self._part("pods come and go", self._memory())]
+
+    async def _against_binder(self) -> list[report.Figure]:
+        """Time pods that come at once amid the crowd, and then the same pods with kube-scheduler, which uses no Slurm
+        and does not reach its limit on requests.
+        """
+        count, crowd = self._sizes.submitted, self._crowd
+        await end_all(self._slurm, timeout_s=_PATIENCE_S)
+        before = await self._scheduler.spent()
+        ours_s = await self._part(f"{count} pods come at once", crowd.submit("ours", count))
+        own_ms = 1000 * (await self._scheduler.spent()).since(before).cpu_s / count
+        why = f"{MACHINE}: {self._parts[-1].in_words}"
+        await self._part("these pods go", crowd.leave("ours"))
+        await end_all(self._slurm, timeout_s=_PATIENCE_S)
+        self._plane.start_binder()
+        try:
+            await crowd.submit("awake", 1, scheduler=OTHERS)
+            theirs = crowd.submit("theirs", count, scheduler=OTHERS)
+            theirs_s = await self._part(f"{count} pods of kube-scheduler come at once", theirs)
+        finally:
+            self._plane.end(BINDER)
+        await self._part("the pods of kube-scheduler go", crowd.leave("awake", "theirs"))
+        peer = report.against("the same pods by kube-scheduler, 1,000 requests/s", theirs_s, ours=ours_s)
+        bound, what = round(_TIMES_AS_LONG * theirs_s, 3), f"{count} pods at once, amid the crowd"
+        return [
+            report.at_most(f"{what}: until all are bound", ours_s, bound=bound, n=count, peer=peer, limited_by=why),
+            report.at_most(
+                f"{what}: the scheduler's processor time", own_ms, unit="ms/pod", bound=_OWN_MS, n=count, limited_by=why
+            ),
+        ]
 
     async def _amid_huge(self, alone: Sequence[float]) -> list[report.Figure]:
         """Time good pods on the node with pods of a megabyte, and measure the scheduler's memory for these."""
@@ -224,6 +262,6 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
             pods.watched(),
             crowd.pods.watched(),
         ):
-            bench = Bench(scheduler, crowd, pods, sizes)
+            bench = Bench(plane, running.slurm, scheduler, crowd, pods, sizes)
             figures = await bench.run()
         return [*figures, bench.turn(holds)]

@@ -49,7 +49,7 @@ class Counting:
 
 
 async def measure(folder: Path, key: Key, *, people: int) -> list[report.Figure]:
-    """Time the accounts of so many users: all at once, again without a change, with one more, and without that one."""
+    """Time the accounts of `people` users: all at once, again without a change, with one more, and without that one."""
     suite = os.environ.get("SLURM_SUITE", "trixie")
     accounting = RealAccounting(folder, suite)
     slurm = RealSlurm(folder, suite, accounting)

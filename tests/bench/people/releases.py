@@ -25,7 +25,7 @@ _AT: Final = "the limit of Kubernetes for one object"
 
 
 def measure(key: Key, *, people: int, rounds: int) -> list[report.Figure]:
-    """Render both charts with so many users, and charts/slurm with one more."""
+    """Render both charts with `people` users, and charts/slurm with one more."""
     helm()  # builds helm if it is missing, before the time is taken
     crowd, more = Crowd(people, key, each=1), Crowd(people + 1, key, each=1)
     figures: list[report.Figure] = []

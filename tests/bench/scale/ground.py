@@ -1,4 +1,4 @@
-"""The environment of one size: a control plane with so many Nodes, KWOK in place of kubelets, Slurm, and sunkpy.
+"""The environment of one size: a control plane with that many Nodes, KWOK in place of kubelets, Slurm, and sunkpy.
 
 KWOK keeps Nodes and pods, and kube-scheduler binds pods. Leases of Nodes are not renewed: at 10,000 nodes that would be
 a thousand writes a second, and only the work of sunkpy and its peers is to be measured.
@@ -22,7 +22,8 @@ from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import ground
 from tests.bench.ground import SLURM_CLUSTER, ControlPlane, in_flight, make_if_missing
 from tests.bench.pod_watch import PodWatch
-from tests.integration.slurm.daemons import ROOT, free_ports
+from tests.integration.slurm.daemons import ROOT
+from tests.ports import free_ports
 
 Body = dict[str, object]
 

@@ -68,7 +68,7 @@ QUICK = Rounds(samples=10, idle_s=15.0, settle_s=3.0)
 
 
 def needed_mib(size: int) -> int:
-    """Return the memory in MiB that all programs need with so many nodes."""
+    """Return the memory in MiB that all programs need with `size` nodes."""
     return int(_ALONE_MIB + _EACH_NODE_MIB * size)
 
 

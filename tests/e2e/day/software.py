@@ -23,7 +23,7 @@ from sunkpy.core import names
 PACKAGES: Final = ("libopenmpi-dev", "openmpi-bin", "parallel", "python3-mpi4py", "python3-numpy", "python3-torch")
 PYTHON: Final = Path(__file__).with_name("python.txt")
 BUILT: Final = ("connection-pool",)
-"""Those without a wheel; what is built of them is Python alone."""
+"""Packages without a wheel. They are built here, and have only Python."""
 CACHE: Final = Path(os.environ.get("SUNKPY_CACHE", str(Path.home() / ".cache" / "sunkpy"))) / "day"
 ENV: Final = """\
 S=$HOME/software

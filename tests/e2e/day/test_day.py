@@ -1,4 +1,4 @@
-"""A day at work: what researchers type, as documentation of sites and manuals tell them, runs as told there.
+"""A day at work: commands that researchers type, from manuals and documentation of sites, do what is promised there.
 
 Each file of typed/ is one thing that is typed; cases.py says what its header means. What needs software finds it
 unpacked in the home, from outside: a login pod of these tests has no internet.
@@ -34,7 +34,7 @@ AS_PARAMETERS: Final = [
 
 
 class Way:
-    """To the login pod, from a laptop that calls it `cluster`."""
+    """The way to the login pod from a laptop, which calls the pod `cluster`."""
 
     def __init__(self, port: int, folder: Path) -> None:
         self._folder = folder

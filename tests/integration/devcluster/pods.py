@@ -8,7 +8,7 @@ from devcluster.kubectl import Kubectl
 
 PROBE = "docker.io/sunkpy/probe:1"
 ROOT = Path("/var/lib", f"skd-{hashlib.sha256(__file__.encode()).hexdigest()[:8]}")
-"""Of this checkout, which finds there what an earlier run of it has left; the tests of another one have another."""
+"""The folder of this checkout's clusters, where a run finds what an earlier one has left. No other checkout has it."""
 
 
 def kubectl_of(cluster: Cluster) -> Kubectl:

@@ -38,7 +38,7 @@ def settings(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 class Plugin:
-    """Of node-1, as a process."""
+    """The device plugin of node-1, as a process."""
 
     def __init__(self, cluster: Cluster, settings: Path) -> None:
         self._env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "NODE_NAME": "node-1"}

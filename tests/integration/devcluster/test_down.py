@@ -144,7 +144,7 @@ def test_up_finishes_what_a_killed_up_began(probe: Path):
 
 
 def test_the_slot_is_given_back_when_nothing_in_its_name_is_left(fresh: Cluster):
-    """Whoever takes it in the moment the bridge goes would lose cgroups and rules to what is still cleaned up."""
+    """A cluster that took the slot once the bridge is gone would lose cgroups and rules to the rest of the removal."""
     home, bridge = fresh.layout.home, fresh.layout.bridge
     with ThreadPoolExecutor() as pool:
         down = pool.submit(fresh.down)

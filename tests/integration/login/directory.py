@@ -14,8 +14,8 @@ from devcluster.waiting import wait_until
 from sunkpy.install.certificate import make_certificate
 from sunkpy.install.keys import KINDS
 from tests.integration.login.container import project, start
-from tests.integration.slurm.daemons import free_ports
 from tests.polling import listens
+from tests.ports import free_ports
 from tests.roots import discard, unpack
 from tests.unit.charts.rendering import of_kind, render
 
@@ -95,7 +95,7 @@ class Directory:
 
     @property
     def conf(self) -> str:
-        """What a site gives to users.sssd: the chart's own words, but for the port."""
+        """What a site writes into users.sssd: the text of chart openldap, with another port."""
         text = str(of_kind(self._manifests, "ConfigMap")["demo-openldap-client"]["data"]["sssd.conf"])
         return text.replace(f"{HOST}:636", f"{HOST}:{self.port}")
 
@@ -104,7 +104,7 @@ class Directory:
         return (self.folder / "log").read_text()
 
     def kill(self) -> None:
-        """At any moment, with all its processes."""
+        """Kill the directory with all its processes, at any moment."""
         self.process.kill()
         self.process.wait()
         assert wait_until(lambda: not listens(self.port), timeout_s=10, every_s=0.05), "it is still there"

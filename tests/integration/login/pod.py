@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from sunkpy.install.keys import KINDS
 from tests import process_tree
 from tests.integration.login.container import project, start
 from tests.polling import listens
+from tests.ports import free_ports
 from tests.roots import discard, unpack
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
@@ -59,8 +59,7 @@ class LoginPod:
         self.make_host_key()
         if slurm:
             self._share(slurm)
-        with socket.create_server(("127.0.0.1", 0)) as held:
-            self.port = held.getsockname()[1]
+        (self.port,) = free_ports(1)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def make_host_key(self) -> None:
@@ -141,7 +140,7 @@ class LoginPod:
         return self._processes[-1].wait(timeout=60)
 
     def is_up(self) -> bool:
-        """Its last process runs."""
+        """True if the pod's last process runs."""
         return self._processes[-1].poll() is None
 
     def running(self, command: str) -> list[int]:

@@ -21,7 +21,8 @@ import pytest
 from devcluster.waiting import wait_until
 from tests.integration.login.authority import Authority
 from tests.integration.login.pod import LoginPod
-from tests.integration.slurm.daemons import ROOT, RealSlurm, free_ports
+from tests.integration.slurm.daemons import ROOT, RealSlurm
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -140,7 +141,7 @@ class Hub:
         return (self._folder / "log").read_text()
 
     def stop(self) -> None:
-        """With its proxy."""
+        """Stop the hub and its proxy."""
         self._api.close()
         self._process.kill()
         self._process.wait()

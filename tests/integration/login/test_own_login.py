@@ -1,4 +1,5 @@
-"""A login pod of one's own, from home: one step by way of a shared pod; stopped while idle; made anew; nobody else's.
+"""A personal login pod: its person reaches it through a shared pod, it stops while idle, it is made again, and
+nobody else gets in.
 
 The process `sunkpy logins` is the real one, against an apiserver in memory; the test is StatefulSet controller and
 kubelet, and the pods are processes of the image with what the chart mounts and allows.
@@ -25,8 +26,9 @@ from sunkpy.runtime.settings import ProcessSettings
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import Changes, answering
 from tests.integration.login.pod import Key, LoginPod
-from tests.integration.slurm.daemons import RealSlurm, free_ports
+from tests.integration.slurm.daemons import RealSlurm
 from tests.polling import listens
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +64,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, keys: dict[str, Key]) -> It
 def own(
     tmp_path_factory: pytest.TempPathFactory, keys: dict[str, Key], shared: LoginPod, slurm: RealSlurm
 ) -> Iterator[LoginPod]:
-    """That of ann, with the homes of the shared one; not started."""
+    """The login pod of ann, with the homes of the shared pod. It is not started."""
     pod = LoginPod(tmp_path_factory.mktemp("own"), SUITE, slurm.root, person="ann")
     (pod.folder / "home").rmdir()
     (pod.folder / "home").symlink_to(shared.folder / "home")

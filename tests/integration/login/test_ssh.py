@@ -15,7 +15,8 @@ import pytest
 from devcluster.waiting import wait_until
 from tests.integration.login.pod import Key, LoginPod
 from tests.integration.screen import ASK, Screen
-from tests.integration.slurm.daemons import NODE, RealSlurm, free_ports
+from tests.integration.slurm.daemons import NODE, RealSlurm
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +26,7 @@ SUITE = os.environ.get("SLURM_SUITE", "trixie")
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
     folder = tmp_path_factory.mktemp("keys")
-    return {name: Key(folder / name) for name in ("ann", "bob", "user1", "carl", "zoe")}
+    return {name: Key(folder / name) for name in ("ann", "bob", "user1", "carl", "dan", "zoe")}
 
 
 def _values(keys: dict[str, Key], **people: dict[str, object]) -> dict[str, object]:
@@ -65,7 +66,7 @@ def test_people_are_who_the_values_say_in_a_home_of_their_own(pod: LoginPod, key
 
 
 def _facts(shown: str) -> dict[str, str]:
-    """Of what `SHOW` says, but for what only one door has."""
+    """The variables that `SHOW` prints and that are the same by both doors."""
     return {key: value for key, _, value in (line.partition("=") for line in shown.splitlines()) if key in ALIKE}
 
 
@@ -163,6 +164,26 @@ def test_a_home_that_somebody_else_has_is_not_entered(pod: LoginPod, keys: dict[
     assert "belongs to uid 2001, and not to carl" in output + pod.log()
     stolen.rmdir()
     assert _run(pod, keys, "carl", "stat -c %U .") == "carl"
+
+
+def test_where_root_may_make_no_homes_who_has_one_comes_in_and_who_has_none_hears_why(
+    pod: LoginPod, keys: dict[str, Key]
+):
+    """As behind `root_squash` of an NFS server: container sshd has no right to pass over modes."""
+    _run(pod, keys, "ann", "true")
+    pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1, dan={"uid": 2004}))
+    homes = pod.folder / "home"
+    before = homes.stat()
+    os.chown(homes, 65534, 65534)
+    homes.chmod(0o755)
+    try:
+        assert _run(pod, keys, "ann", "pwd") == "/home/ann"
+        code, output = pod.said("dan", keys["dan"], "id")
+    finally:
+        os.chown(homes, before.st_uid, before.st_gid)
+        homes.chmod(before.st_mode)
+    assert code != 0
+    assert "make-homes: cannot make /home/dan; is /home writable by root?" in output + pod.log()
 
 
 def test_a_terminal_greets_with_what_there_is_and_how_busy_it_is(pod: LoginPod, keys: dict[str, Key]):

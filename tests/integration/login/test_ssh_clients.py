@@ -12,8 +12,8 @@ import pytest
 
 from devcluster.waiting import wait_until
 from tests.integration.login.pod import Key, LoginPod
-from tests.integration.slurm.daemons import free_ports
 from tests.polling import listens
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.integration
 

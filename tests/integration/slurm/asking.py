@@ -19,7 +19,7 @@ def connect(real: RealSlurm, user: str, url: str = "") -> Slurm:
 
 
 async def happens(real: RealSlurm, check: Callable[[], Awaitable[bool]], *, timeout_s: float = 40) -> None:
-    """Wait; what the daemons said last is told when it does not happen."""
+    """Wait until it happens. If it does not, the error has the last lines of the daemons' logs."""
     try:
         await until(check, timeout_s=timeout_s, what="what the test waits for")
     except TimeoutError as error:

@@ -18,7 +18,7 @@ from tests.unit.scheduler.world import World
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
-    """Its daemons."""
+    """The daemons of a real Slurm."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     slurm = RealSlurm(tmp_path_factory.mktemp("slurm"), os.environ.get("SLURM_SUITE", "trixie"))

@@ -6,7 +6,6 @@ own scripts, each to be killed by itself.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -21,6 +20,7 @@ import msgspec
 from devcluster.waiting import wait_until
 from sunkpy.slurm.auth import MintedToken
 from tests import process_tree
+from tests.ports import free_ports
 from tests.roots import discard, unpack
 
 ROOT = Path(__file__).parents[3]
@@ -281,7 +281,7 @@ class RealSlurm:
         return self._process.pid
 
     def running(self, command: str) -> list[int]:
-        """Its processes, those of jobs among them, whose whole command line a pattern matches."""
+        """Ids of processes of this Slurm, also of its jobs, whose whole command line matches the pattern `command`."""
         return process_tree.running(self.pid, command)
 
     @property
@@ -318,7 +318,7 @@ class RealSlurm:
         return {int(job): comment for job, _, comment in lines}
 
     def know(self, people: Mapping[str, int]) -> None:
-        """These are its users besides those of the images."""
+        """Make these people its users, in addition to those of the images."""
         images = self.root / "etc/passwd.image"
         if not images.exists():
             shutil.copy(self.root / "etc/passwd", images)
@@ -385,16 +385,6 @@ def _output_in(root: Path, user: int, command: Iterable[str], env: Mapping[str, 
 
 def _last_lines(files: Iterable[Path]) -> str:
     return "\n".join(f"{file.name}: {line}" for file in files for line in file.read_text().splitlines()[-8:])
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens, and which Linux gives to no connection that goes out (ip_local_port_range)."""
-    found: list[int] = []
-    while len(found) < count:
-        port = 10_000 + secrets.randbelow(20_000)
-        with contextlib.suppress(OSError), socket.create_server(("", port)):
-            found += [port] if port not in found else []
-    return found
 
 
 def _wait_for_port(port: int, slurm: RealSlurm | RealAccounting) -> None:

@@ -1,6 +1,7 @@
-"""A gang of pods on a real Slurm of five nodes. Slurm is read, asked and told by the scheduler's own parts.
+"""A gang of pods on a real Slurm of five nodes. The scheduler's own parts read
+and change Slurm.
 
-The pods are values: what was decided about them counts as done, as if kubelets and apiserver had been told.
+The pods are values: decisions about them count as done, as if apiserver and kubelets had carried them out.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from sunkpy.scheduler.jobs.writer import JobWriter
 from sunkpy.scheduler.record import GangRecord, Recognised
 from sunkpy.slurm import Slurm
 from tests.doubles.leading import make_leader
-from tests.integration.slurm.daemons import Machines, free_ports
+from tests.integration.slurm.daemons import Machines
+from tests.ports import free_ports
 from tests.unit.core.gang.families import workload
 from tests.unit.core.gang.pods import make_pod
 from tests.unit.core.gang.simulator import Pods
@@ -152,7 +154,7 @@ class Ring:
 
     @property
     def job(self) -> JobId:
-        """Under which it was submitted last."""
+        """The id of the gang's last job."""
         return max(self.record.jobs)
 
     def snapshot(self) -> Snapshot:

@@ -60,7 +60,7 @@ class Registry:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[Registry]:
-        """On a port of loopback."""
+        """Serve the registry on a port of loopback."""
         registry = self
 
         class Handler(BaseHTTPRequestHandler):

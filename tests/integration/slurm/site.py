@@ -27,9 +27,10 @@ from sunkpy.accounts.settings import AccountsSettings
 from sunkpy.install.keys import KINDS
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
-from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealAccounting, RealSlurm, free_ports
+from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealAccounting, RealSlurm
 from tests.integration.slurm.spank import build_plugin
 from tests.polling import until
+from tests.ports import free_ports
 from tests.unit.charts.rendering import of_kind, render
 
 VALUES: Final = yaml.safe_load("""
@@ -109,7 +110,7 @@ def slurm_conf(values: Mapping[str, object]) -> str:
 
 
 class Site:
-    """Its daemons. `shell` is what somebody does who has logged in."""
+    """The daemons of a site. `shell` runs a command as somebody who has logged in."""
 
     def __init__(
         self,
@@ -195,7 +196,7 @@ class Site:
             await admin.close()
 
     async def restart(self, values: Mapping[str, object] = VALUES) -> None:
-        """slurmctld starts anew, with other values: what was used until now counts from then on."""
+        """Restart slurmctld with other values. What has been used until now still counts."""
         before = self.slurm.starts("slurmctld")
         self.slurm.configure(slurm_conf(values))
         self.slurm.send("TERM", "slurmctld")
@@ -245,11 +246,11 @@ class Site:
         raise AssertionError(f"no slurmd of {node}")
 
     def signal_slurmd(self, node: str, signal: int) -> None:
-        """To the slurmd of one node; one that dies is started again."""
+        """Send a signal to the slurmd of one node. A slurmd that dies is started again."""
         os.kill(int(self.root_of(node).parent.name), signal)
 
     def kill_slurmd_container(self, node: str) -> None:
-        """Of one node; another one is started."""
+        """Kill the slurmd container of one node; another container is started."""
         slurmd = int(self.root_of(node).parent.name)
         keeper = int(Path(f"/proc/{slurmd}/stat").read_text().rpartition(")")[2].split()[1])
         for pid in (keeper, slurmd):

@@ -31,7 +31,7 @@ def own_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 async def test_no_job_and_no_record_is_lost_or_doubled_while_the_parts_die(own_site: Site) -> None:
-    """But for what slurmctld had not saved when it was killed (docs/surprises.md)."""
+    """Except those that slurmctld had not saved when it was killed (docs/surprises.md)."""
     told: list[str] = []
     outcome = await carry_out(own_site, seed=1, sizes=SIZES, tell=told.append)
     assert [each.text for each in outcome.findings if each.excuse is Excuse.NONE] == [], "\n".join(told)

@@ -25,7 +25,7 @@ from tests.roots import RELEASE
 pytestmark = pytest.mark.integration
 
 SOON_S = 60
-"""On a loaded machine; half of what Slurm waits."""
+"""How long it may take on a loaded machine: half of what Slurm waits."""
 NODES = ("c1", "c2", "c3")
 OLD_JOB = 9_999_999
 PODS = """\
@@ -156,7 +156,7 @@ def test_a_job_that_is_queued_again_at_its_gates_begins_once_all_let_it(site: Si
 
 
 def test_a_job_at_the_gate_begins_soon_when_slurmd_runs_itself_again(site: Site, gate: Gate) -> None:
-    """That of 24.11 forgets the Prolog, and the job is queued again; that of 26.05 waits for it."""
+    """A slurmd of 24.11 forgets the Prolog, and the job is queued again; one of 26.05 waits for the Prolog."""
     job = shell(site, "ann", TWO_NODES)
     happens(site, lambda: gate.waits == {"c1", "c2"}, "the job waits on both nodes")
     site.slurm.run_as("slurm", "scontrol", "reconfigure")

@@ -26,7 +26,7 @@ FEW_CALLS = VALUES | {
 
 
 def script(size: int) -> str:
-    """Of bash: a job whose script has so many bytes."""
+    """A script of bash that submits a job whose own script has `size` bytes."""
     begin = "#!/bin/bash\\ntrue #"
     padding = size - len(begin) + 1
     return f"cd; (printf '{begin}'; head -c {padding} /dev/zero | tr '\\0' x) > big; sbatch --hold big"
@@ -64,7 +64,7 @@ async def few(site: Site) -> AsyncIterator[Site]:
 
 
 def limited(site: Site) -> set[int]:
-    """The users whom slurmctld has told to wait."""
+    """The users whose requests slurmctld has limited."""
     log = (site.slurm.root / "var/log/slurmctld.log").read_text()
     return {int(uid) for uid in re.findall(r"RPC rate limit exceeded by uid (\d+)", log)}
 

@@ -50,14 +50,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def container_of(manifests: Sequence[Manifest], job: str, name: str) -> tuple[Manifest, dict[str, str]]:
-    """A container that checks, and the files that it is given."""
+def container_of(manifests: Sequence[Manifest], job: str, name: str) -> tuple[Manifest, dict[str, dict[str, str]]]:
+    """A container that checks, and the files that it is given, by folder; of the site's own ConfigMaps none."""
     pod = of_kind(manifests, "Job")[job]["spec"]["template"]["spec"]
     (container,) = [each for each in pod["containers"] if each["name"] == name]
-    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     maps = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
-    has_config = "/config" in mounted
-    return container, of_kind(manifests, "ConfigMap")[maps[mounted["/config"]]]["data"] if has_config else {}
+    mounted = {mount["mountPath"]: maps[mount["name"]] for mount in container["volumeMounts"] if mount["name"] in maps}
+    made = of_kind(manifests, "ConfigMap")
+    return container, {folder: made[name]["data"] if name in made else {} for folder, name in mounted.items()}
 
 
 def check(
@@ -65,10 +65,14 @@ def check(
 ) -> tuple[int, str]:
     """Exit code and words, with what the chart gives to the Job that checks, `before` run as root in the namespaces."""
     job = job or ("demo-check-compute" if daemon == "slurmd" else "demo-check")
-    container, files = container_of(render("slurm", values), job, daemon)
+    container, given = container_of(render("slurm", values), job, daemon)
     folder.mkdir()
-    for name, text in files.items():
-        (folder / name).write_text(text)
+    for where, files in ({"/config": {}} | given).items():
+        there = folder if where == "/config" else Path(tempfile.mkdtemp(dir=folder.parent))
+        there.chmod(0o755)
+        for name, text in files.items():
+            (there / name).write_text(text)
+        before += "" if there == folder else f'mkdir -p "$1{where}"\nmount --bind {there} "$1{where}"\n'
     command = container["command"]
     return run(["--net"], ALONE + before + ENTER, root, folder, *command)
 

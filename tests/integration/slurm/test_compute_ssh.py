@@ -25,10 +25,10 @@ from sunkpy.install.keys import KINDS
 from tests.integration.login.authority import Authority
 from tests.integration.screen import ASK, Screen
 from tests.integration.slurm import oci_archive
-from tests.integration.slurm.daemons import free_ports
 from tests.integration.slurm.registry import Registry
 from tests.integration.slurm.site import VALUES, Node, Site
 from tests.polling import listens
+from tests.ports import free_ports
 from tests.roots import RELEASE
 from tests.unit.charts.rendering import of_kind, render
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.integration
 WITHOUT: Final = pytest.mark.parametrize("people", ["disabled"], indirect=True)
 WITHIN: Final = pytest.mark.parametrize("people", ["auto"], indirect=True)
 SHM_PART: Final = 0.25
-"""Of the memory."""
+"""The part of the memory that /dev/shm may take."""
 # slurmd names its cgroups after its node, and they are the machine's: another run of these tests has others.
 ONE, TWO = (f"adopt{os.getpid()}-{number}" for number in (1, 2))
 NODES: Final = (Node(ONE, cpus=2), Node(TWO, cpus=2))
@@ -58,7 +58,7 @@ def _values(keys: Mapping[str, Key], ca: str, cgroup: str, private_tmp: bool | s
 
 
 class People:
-    """Of a site whose nodes they reach by ssh. `cgroup` as in its values."""
+    """The people of a site, who reach its nodes by ssh. `cgroup`: the value of the site."""
 
     def __init__(self, folder: Path) -> None:
         self._keys = {name: Key(folder / name) for name in VALUES["users"]["people"]}
@@ -68,7 +68,9 @@ class People:
         self.site = Site(folder / "site", values=values, nodes=NODES)
 
     async def use(self, cgroup: str, *, private_tmp: bool | str = "auto", rolls: bool = True) -> None:
-        """The values say so: slurmctld starts anew, and slurmds in new pods, or these are told as they run."""
+        """Use these values: restart slurmctld, and either replace the slurmd pods (`rolls`) or reconfigure the running
+        slurmds.
+        """
         values = _values(self._keys, self.authority.public, cgroup, private_tmp)
         config = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]
         for name in ("cgroup.conf", "job_container.conf", "private.conf"):

@@ -292,7 +292,7 @@ def test_a_cache_that_somebody_else_has_prepared_is_not_used(images: Images):
 
 
 def test_root_leads_nowhere_where_a_user_has_put_a_link(images: Images):
-    """Its own box is all that the user can change."""
+    """The user can change only their own folder."""
     tries = ("mv $B $B.old", "rm -rf $B", "ln -s /home/eve $B.new", "ln -s /home/eve $B/0")
     swap = f"B={BOXES}/$SLURM_JOB_ID-images; {'; '.join(tries)}"
     _, said = _in_one_job(images, f"inside true; $S -w c1 bash -c '{swap}'; inside --container-writable true")

@@ -34,7 +34,7 @@ def fresh(folder: Path) -> None:
 
 
 class Containers:
-    """Of a site where ann has a bundle."""
+    """Runs commands in containers of a site where ann has a bundle."""
 
     def __init__(self, site: Site) -> None:
         self.site, self.home = site, site.slurm.root / "home/ann"
@@ -118,7 +118,7 @@ def test_tasks_on_several_nodes(containers: Containers):
 
 
 def test_tasks_that_are_the_first_in_a_bundle_all_see_the_files_of_the_node(containers: Containers):
-    """One that made the places of files anew would take away what others have mounted there."""
+    """A task that made the mount points of files again would remove what other tasks have mounted there."""
     make = "rm -rf first; cp -a images/test first; rm first/rootfs/etc/passwd; ln -sf nowhere first/rootfs/etc/hosts"
     srun = "srun --quiet --mem=50 -w c1,c2 --ntasks-per-node=4 --overcommit --container=$HOME/first"
     show = "mapfile lines < /etc/hosts; echo ${#lines[@]} $(id -un)"

@@ -19,7 +19,7 @@ NODES = ("c1", "c2", "c3")
 
 @pytest.fixture
 async def mortal(site: Site) -> AsyncIterator[Site]:
-    """Its database lives in the end."""
+    """A site whose database dies in tests and lives again in the end."""
     yield site
     if site.accounting.mariadb.poll() is not None:
         await asyncio.to_thread(site.accounting.start_mariadb)

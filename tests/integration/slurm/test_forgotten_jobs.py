@@ -1,6 +1,6 @@
-"""slurmctld is killed before it has saved, or reads its files anew: what it has forgotten comes to an end.
+"""slurmctld is killed before it has saved, or reads its files again: jobs that it has forgotten are ended.
 
-It is start-slurmctld on real daemons.
+The test runs start-slurmctld with real daemons.
 """
 
 from __future__ import annotations

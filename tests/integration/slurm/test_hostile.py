@@ -50,7 +50,7 @@ async def test_a_hostile_value_is_refused_by_slurm_and_run_by_nobody(
 
 
 async def test_no_job_runs_as_root_unless_an_administrator_lifts_it(site: Site) -> None:
-    """By no way to submit one; slurmd's pods are privileged."""
+    """No way to submit a job gives a job of root. slurmd pods are privileged."""
     client, admin = site.connect("root"), site.slurm.run_as
     lift = ("scontrol", "update", "partition=low")
     job = JobSpec(name="r", script="#!/bin/bash\n", memory_mib_per_node=10, hold=True)

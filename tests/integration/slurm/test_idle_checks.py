@@ -1,4 +1,4 @@
-"""A check of an idle machine on real daemons: whoever wants the node has it, and a failure is told with its log."""
+"""A check of an idle machine on real daemons: any job gets the node, and a failure is reported with its log."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Pod:
         wait(self.has_its_job, timeout_s=120, what="the job runs")
 
     def has_its_job(self) -> bool:
-        """Its container is the one that it was, and the job runs on."""
+        """True if the container is the same as before and the job runs on."""
         state = self._site.slurm.run_as("slurm", "squeue", "--noheader", "--format=%T", f"--jobs={self._job}")[1]
         return state.strip() == "RUNNING" and containers(self._site) == self._begun
 
@@ -135,6 +135,25 @@ def test_new_files_that_slurmd_can_read_reach_it(site: Site, pod: Pod):
         site.slurm.configure(slurm_conf(VALUES))
         tell(site)
     wait(lambda: "KillOnBadExit=1" not in pod.has("slurm.conf"), timeout_s=120, what="slurmd has the file as it was")
+
+
+def test_a_plugin_of_srun_that_a_node_lacks_fails_steps_of_jobs_that_run(site: Site, pod: Pod):
+    """As docs/tasks/upgrade.md says of an image and a key that names a plugin in it, in one upgrade."""
+    steps = "while sleep 0.3; do srun true && echo well; done > ~/steps 2>&1"
+    code, said = site.shell("ann", f"cd && sbatch --output=/dev/null --nodelist={NODE} --wrap='{steps}'")
+    assert code == 0, said
+    told = site.slurm.root / "home/ann/steps"
+    wait(lambda: text_of(told).endswith("well\n"), timeout_s=120, what="a step of the job")
+    site.slurm.configure(slurm_conf(VALUES) + "CliFilterPlugins=cli_filter/own\n")
+    try:
+        tell(site)
+        why = "cannot create cli_filter context for cli_filter/own"
+        wait(lambda: why in text_of(told), timeout_s=120, what="a step that does not start")
+        assert pod.has_its_job()
+    finally:
+        site.slurm.configure(slurm_conf(VALUES))
+        tell(site)
+    wait(lambda: text_of(told).endswith("well\n"), timeout_s=120, what="steps as before")
 
 
 def test_a_slurmd_that_dies_starts_again_beside_its_jobs(site: Site, pod: Pod):

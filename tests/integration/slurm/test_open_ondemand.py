@@ -34,7 +34,7 @@ SCRIPT: Final = "#!/bin/bash\necho out of $SLURM_JOB_NAME; sleep 600\n"
 
 
 class Adapter:
-    """Of a cluster file. With `cluster` each call but sacctmgr's names it."""
+    """What Open OnDemand calls for a cluster file. If that names a `cluster`, all calls name it, except sacctmgr's."""
 
     def __init__(self, site: Site, cluster: str) -> None:
         self._site, self._named = site, ["-M", cluster] if cluster else []
@@ -104,7 +104,7 @@ def test_what_the_cluster_has_and_how_busy_it_is(adapter: Adapter):
 
 
 def _numbers(text: str) -> tuple[str, str]:
-    """Of all lines but that with the cluster's name."""
+    """The numbers in the only line without the cluster's name."""
     (line,) = [each.strip() for each in text.splitlines() if "CLUSTER" not in each]
     parts = line.split("/")
     return "/".join(parts[:4]), "/".join(parts[4:])

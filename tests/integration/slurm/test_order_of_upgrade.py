@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 OLD: Final = "24.11"
 NEW: Final = "26.05"
 USERS: Final = {"slurmctld": "slurm", "slurmrestd": "slurmrestd", "slurmd": "root"}
-"""Of each daemon but slurmdbd: `/of/USER` says in which root its next start finds its programs."""
+"""Each daemon except slurmdbd, with its user. `/of/USER` names the root in which its next start finds its programs."""
 
 _EACH_FROM_ITS_ROOT: Final = f"""\
 cp -a /etc/hosts /new/etc/ && cp -a /etc/slurm /new/etc/

@@ -13,7 +13,8 @@ import pytest
 
 from devcluster.shell import run
 from devcluster.waiting import wait
-from tests.integration.slurm.daemons import PASSWORD, ROOT, RealAccounting, RealSlurm, free_ports, start_in
+from tests.integration.slurm.daemons import PASSWORD, ROOT, RealAccounting, RealSlurm, start_in
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -94,7 +95,7 @@ class OfTheSite(RealAccounting):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OfTheSite, RealSlurm]]:
-    """With a slurmctld that reports to it."""
+    """The site's database, and a Slurm whose slurmctld uses it."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     folder, suite = tmp_path_factory.mktemp("site"), os.environ.get("SLURM_SUITE", "trixie")

@@ -49,7 +49,7 @@ class Grows:
         self.wait(lambda: len(set(self.run(*idle).split())) == len(NODES), "all nodes are idle")
 
     def place(self) -> None:
-        """Where 26.05 is told, each node stands in the tree, as the syncer tells it."""
+        """With 26.05, give each node its place in the tree, as the syncer does."""
 
         async def tell() -> None:
             client = connect(self.slurm, "slurm")

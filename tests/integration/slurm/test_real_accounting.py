@@ -303,7 +303,7 @@ async def test_who_is_no_administrator_of_slurm_changes_nothing(user1: Slurm, ad
 async def test_somebody_whose_account_came_before_them_submits_when_they_are_there(
     running: Running, admin: Slurm, user1: Slurm
 ) -> None:
-    """Neither slurmctld nor slurmdbd, which knew no such user, is told or restarted."""
+    """Neither slurmctld nor slurmdbd, which did not know the user, is reconfigured or restarted."""
     await settle(admin, wanted())
     running.accounting.sacctmgr("add", "user", "newcomer", "account=phys")
     people = running.slurm.root / "var/lib/extrausers"
@@ -363,7 +363,7 @@ async def test_somebody_who_was_away_while_slurmctld_started_has_their_default_a
 
 
 async def start_before_slurmdbd(running: Running) -> None:
-    """slurmctld starts anew from what it has saved, and hears of accounts later."""
+    """slurmctld starts with its saved state, and gets the accounts later."""
     running.accounting.slurmdbd.kill()
     running.accounting.slurmdbd.wait()
     before = running.slurm.starts("slurmctld")

@@ -90,7 +90,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 @pytest.fixture
 def database(whole: Database, bucket: Bucket) -> Database:
-    """Without a backup, here and in the bucket."""
+    """The database, without backups here and in the bucket."""
     for file in (*whole.backups.iterdir(), *bucket.folder.rglob("*.gz"), *(whole.root / "tmp").glob("report")):
         file.unlink()
     give_key(whole.root, 404)
@@ -107,7 +107,7 @@ def get(bucket: Bucket, *named: str) -> list[str]:
 
 @contextlib.contextmanager
 def small(folder: Path, *, owner: int, free: int) -> Iterator[Path]:
-    """A volume at this folder, in which so many bytes are free beside what is not ours."""
+    """A volume at this folder, with a file of somebody else that leaves `free` bytes."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "backup", folder], check=True)
     os.chown(folder, owner, owner)
     try:
@@ -119,7 +119,7 @@ def small(folder: Path, *, owner: int, free: int) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def cut_after(port: int, count: int) -> Iterator[int]:
-    """A port that leads to this one, on which each connection breaks after so many bytes."""
+    """A port that leads to `port`. Each connection breaks after `count` bytes."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def lead(near: socket.socket) -> None:
@@ -275,7 +275,7 @@ def test_the_time_at_which_the_bucket_had_all_is_kept(database: Database, bucket
 
 
 def test_a_backup_and_its_copy_are_seen_from_beside_the_database(database: Database, bucket: Bucket):
-    """By the names, places and times that copy-backup and MariaDB leave."""
+    """The container beside the database sees them by the names, places and times that copy-backup and MariaDB leave."""
     wanted = BackupSettings(of="database", folder=str(database.backups), name=NAME, late_after_seconds=3600)
     tables = database.root / "var/lib/mysql/data" / NAME
     settings = VolumesSettings(volumes={}, database=str(tables), backups=wanted)

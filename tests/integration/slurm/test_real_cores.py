@@ -6,6 +6,7 @@ Such a machine is pretended: hwloc, by which slurmd looks at its machine, takes 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -60,7 +61,7 @@ _MACHINE: Final = "pack:2 core:4 pu:2"
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
-    """Its machine has two sockets of four cores of two threads."""
+    """A Slurm on a pretended machine of two sockets, each with four cores of two threads."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     suite = os.environ.get("SLURM_SUITE", "trixie")
@@ -105,7 +106,8 @@ async def _next_pod(real: RealSlurm, slurm: Slurm, env: str) -> None:
     (real.root / "pod-env").write_text(env)
     told = len(_log(real))
     for pid in real.running(r"[^ ]*bash [^ ]*keep-slurmd .*") + real.running(f"/usr/sbin/slurmd .*-N {NODE} .*"):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # of one that reconfigures another one follows
+            os.kill(pid, signal.SIGKILL)
 
     async def is_there() -> bool:
         node = await _node(slurm)
@@ -113,6 +115,18 @@ async def _next_pod(real: RealSlurm, slurm: Slurm, env: str) -> None:
         return has_started and node.is_registered
 
     await happens(real, is_there)
+
+
+async def _reconfigure(real: RealSlurm, conf: str) -> None:
+    """All of Slurm has read this slurm.conf."""
+    told = len(_log(real))
+    real.configure(conf)
+    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+
+    async def has_read() -> bool:
+        return "slurmd started on" in _log(real)[told:]
+
+    await happens(real, has_read)
 
 
 def _log(real: RealSlurm) -> str:
@@ -162,7 +176,7 @@ async def _submit(real: RealSlurm, slurm: Slurm, user: str, *options: str) -> Jo
 
 
 def test_slurm_knows_sockets_cores_and_threads_and_what_is_kept(real: RealSlurm, admin: Slurm) -> None:
-    """Of fifteen threads, seven cores are for jobs."""
+    """The pod may use fifteen of sixteen threads, so seven cores are for jobs."""
     assert _words(real) == "CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2 CoreSpecCount=1"
     assert _shape(real) == "16 14 2:4:2"
     assert "Resource spec: Reserved machine CPU IDs: 14-15\n" in _log(real)
@@ -240,6 +254,29 @@ async def test_a_job_outlives_the_change_and_the_node_is_as_it_was_until_it_is_e
     assert _shape(real) == ("15 15 1:15:1" if then == "apart" else "16 14 2:4:2")
 
 
+@pytest.mark.parametrize(
+    ("parameter", "shape"), [("l3cache_as_socket", "32 30 8:2:2"), ("numa_node_as_socket", "32 30 4:4:2")]
+)
+async def test_caches_or_numa_nodes_are_sockets(real: RealSlurm, admin: Slurm, parameter: str, shape: str) -> None:
+    """Each of two sockets has two NUMA nodes with two caches each. slurmd finds what count-cores says."""
+    conf = (real.root / "etc/slurm/slurm.conf").read_text()
+    files = {f"cpu/cpu{cpu}/cache/index3/shared_cpu_list": f"{cpu // 4 * 4}-{cpu // 4 * 4 + 3}" for cpu in range(32)}
+    files |= {f"node/node{node}/cpulist": f"{node * 8}-{node * 8 + 7}" for node in range(4)}
+    for name, cpus in files.items():
+        (real.root / "machine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (real.root / "machine" / name).write_text(f"{cpus}\n")
+    try:
+        await _reconfigure(real, conf.replace("config_overrides", f"config_overrides,{parameter}"))
+        told = len(_log(real))
+        machine = "HWLOC_SYNTHETIC='pack:2 numa:2 l3:2 core:2 pu:2' SUNKPY_CPUS=31 SUNKPY_SYS=/machine"
+        await _next_pod(real, admin, f"export {machine}\n")
+        assert _shape(real) == shape
+        assert "differs from hardware" not in _log(real)[told:]
+    finally:
+        await _reconfigure(real, conf)
+        await _next_pod(real, admin, "")
+
+
 async def test_weight_and_labels_are_words_of_the_record_and_another_one_is_made_for_others(
     real: RealSlurm, admin: Slurm
 ) -> None:
@@ -291,7 +328,7 @@ def _show_sockets(real: RealSlurm) -> str:
         device = sysfs / f"bus/pci/devices/0000:0{at}:00.0"
         device.mkdir(parents=True, exist_ok=True)
         (device / "local_cpulist").write_text(f"{_LOCAL[socket]}\n")
-    return "export SUNKPY_SYS=/var/sysfs\n"
+    return "export SUNKPY_SYS=/var/sysfs/devices/system\n"
 
 
 def _gpus(real: RealSlurm, job: int) -> list[int]:

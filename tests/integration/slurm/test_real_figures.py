@@ -114,7 +114,7 @@ async def families(client: Slurm) -> list[MetricFamily]:
 
 
 def as_figures(families: Iterable[MetricFamily]) -> Figures:
-    """By name and labels."""
+    """The figures by name and labels."""
     found: Figures = {}
     for family in families:
         for labels, value in family.samples:

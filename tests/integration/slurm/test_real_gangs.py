@@ -33,7 +33,7 @@ SUSPEND = {"sunkpy.dev/on-preemption": "suspend"}
 
 
 def scontrol(pool: RealSlurm, *words: object, user: str = "slurm") -> str:
-    """What scontrol says; empty when it has done what it was told."""
+    """The output of scontrol, empty if it did what was asked."""
     return pool.run_as(user, "scontrol", *map(str, words))[1].strip()
 
 
@@ -46,7 +46,7 @@ async def running(slurm: Slurm, name: str, *, nodes: Sequence[str] = NODES[:3], 
 
 
 def cause_of(slurm: Slurm, ring: Ring) -> EndCause:
-    """Why its pods are told to go, as they are told."""
+    """Why its pods are evicted, as their Event says."""
     return EndCauses(slurm).of(ring.job, known=ring.record.jobs[ring.job].state)
 
 
@@ -132,7 +132,7 @@ async def wanted(slurm: Slurm, *nodes: str, excluded_nodes: tuple[str, ...] = ()
 
 
 async def test_a_pod_beyond_the_places_goes_before_the_gang(pool: RealSlurm, keeper: Slurm, own: Slurm) -> None:
-    """Of what may be preempted Slurm takes the job of fewest nodes, though the gang came later."""
+    """Slurm preempts the job with the fewest nodes, although the gang came later."""
     extra = await running(own, "extra", nodes=("n4",))
     ring = await running(own, "few")
     await wanted(keeper, excluded_nodes=("n5",))
@@ -335,7 +335,7 @@ async def test_every_pod_of_a_gang_that_is_held_is_told_so_and_starts_when_it_is
 
 
 async def told_as(ring: Ring, cause: WaitCause) -> list[Report]:
-    """What the pods are told when this is what they wait for."""
+    """The reports on the pods, if they wait for this."""
     async with asyncio.timeout(30):
         while True:
             reports = [action for action in await ring.step() if isinstance(action, Report)]

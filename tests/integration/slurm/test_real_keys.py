@@ -99,19 +99,19 @@ def end_slurmd(tell: Callable[[str], None], is_back: Callable[[], bool], *, what
 
 
 def slurmd_since(slurm: RealSlurm, node: str) -> str:
-    """When the slurmd started that slurmctld has heard of last."""
+    """When the slurmd started that registered last."""
     shown = slurm.run_as("slurm", "scontrol", "--oneliner", "show", "node", node)[1]
     return shown.partition("SlurmdStartTime=")[2].partition(" ")[0]
 
 
 def run_step(site: Site) -> None:
-    """Of a job on both nodes, by somebody who has logged in."""
+    """Run a job step on both nodes, as somebody who has logged in."""
     code, said = site.shell("ann", f"srun --mem=10 --nodes=2 --nodelist={FIRST},{SECOND} hostname")
     assert (code, sorted(said.split())) == (0, [FIRST, SECOND]), said + site.logs()
 
 
 def restart_slurmdbd(site: Site) -> None:
-    """And sackd, which has its files from the same folder here."""
+    """Restart slurmdbd, and sackd, which reads its files from the same folder here."""
     drop(site.slurm.root / "etc/slurm")
     site.accounting.slurmdbd.terminate()
     site.accounting.slurmdbd.wait()

@@ -41,7 +41,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
 
 
 def make_accounts(accounting: RealAccounting) -> None:
-    """Once slurmctld has told slurmdbd that it is there."""
+    """Make accounts, once slurmctld has registered with slurmdbd."""
     sacctmgr = accounting.sacctmgr
     assert wait_until(lambda: "it" in sacctmgr("show", "cluster", "format=cluster").split(), timeout_s=90, every_s=0.2)
     sacctmgr("add", "account", "chem,phys")

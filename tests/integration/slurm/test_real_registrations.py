@@ -37,8 +37,9 @@ from sunkpy.slurm import NodeCache, NodeChange, NodesSnapshot, Slurm, errors
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.slurm_writer import SlurmWriter
 from tests.integration.slurm.asking import connect, happens
-from tests.integration.slurm.daemons import TELL_BEGUN, Machines, RealSlurm, free_ports
+from tests.integration.slurm.daemons import TELL_BEGUN, Machines, RealSlurm
 from tests.integration.slurm.site import Site
+from tests.ports import free_ports
 from tests.roots import RELEASE, SUITE
 
 pytestmark = pytest.mark.integration
@@ -107,13 +108,13 @@ class Pair:
         return await self.are_open()
 
     def leave(self, node: str) -> None:
-        """Its slurmd ends, and stays away."""
+        """End the slurmd of the node, which stays away."""
         (self._files / f"away-{node}").touch()
         (slurmd,) = self.real.running(rf"/usr/sbin/slurmd .*-N {node} .*")
         os.kill(slurmd, 9)
 
     def come_back(self, node: str, *options: str) -> None:
-        """With these options besides."""
+        """Start the slurmd of the node again, with these further options."""
         (self._files / f"told-{node}").write_text(" ".join(options))
         (self._files / f"away-{node}").unlink()
 
@@ -140,7 +141,7 @@ class Pair:
 
 
 def begin(folder: Path, *, conf: str = "", more: Mapping[str, str] | None = None) -> RealSlurm:
-    """Slurm with both nodes; lines of its slurm.conf, and files, besides."""
+    """Slurm with both nodes. `conf`: further lines of slurm.conf; `more`: further files."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
     stays = (
@@ -280,8 +281,22 @@ async def test_a_node_whose_machine_was_booted_unannounced_comes_back(pair: Pair
     await boot(pair)
     node = await pair.admin.node("n2")
     assert (node.is_down, node.reason) == (True, "Node unexpectedly rebooted")
-    assert await comes_back(pair) == ["ResumeNode"]
+    assert set(await comes_back(pair)) == {"ResumeNode"}
     assert (await pair.admin.node("n2")).reason == ""
+
+
+async def test_it_opens_within_a_minute_after_the_check_that_runs_before_slurmd(pair: Pair) -> None:
+    """`compute.verify` is a service that has to succeed first, as run-services starts it in the slurmd pod."""
+    services, passed = pair.real.root / "etc/sunkpy/services", pair.real.root / "var/tmp/passed"
+    services.mkdir(parents=True, exist_ok=True)
+    (services / "services.list").write_text("verify oneshot 60 5\n")
+    (services / "verify").write_text("#!/bin/bash\nsleep 2\ndate +%s > /var/tmp/passed\n")
+    (services / "verify").chmod(0o755)
+    await boot(pair, "; run-services true || exit 1")
+    passed_s = int(passed.read_text())
+    assert (await pair.admin.node("n2")).slurmd_since_s >= passed_s
+    assert set(await comes_back(pair)) == {"ResumeNode"}
+    assert utc_now().timestamp() < passed_s + 60
 
 
 async def test_so_does_one_that_had_a_drain_of_ours_by_then(pair: Pair) -> None:
@@ -360,7 +375,7 @@ async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site:
     admin = site.connect("slurm")
 
     async def start_anew() -> tuple[int, SlurmNode]:
-        """Not before when the container starts that runs then, and what Slurm says of its node."""
+        """Start slurmd in a new container. Return a time before the container's start, and the Slurm node after it."""
         begun_s = int(utc_now().timestamp()) + 1
 
         async def is_later() -> bool:
@@ -390,7 +405,7 @@ def _slurmd_pod(started_s: int) -> Pod:
     return Pod(metadata=Meta(name="g1", uid="g1"), status=PodStatus(container_statuses=statuses))
 
 
-async def boot(pair: Pair) -> None:
+async def boot(pair: Pair, *options: str) -> None:
     """The machine of n2, which Slurm then finds down. A late answer of the node hides a boot: it is tried again."""
     before = await pair.admin.node("n2")
 
@@ -400,13 +415,13 @@ async def boot(pair: Pair) -> None:
 
     for _ in range(3):
         with contextlib.suppress(AssertionError):
-            await _start_anew(pair)
+            await _start_anew(pair, *options)
             await happens(pair.real, is_down, timeout_s=12)
             return
     await happens(pair.real, is_down)
 
 
-async def _start_anew(pair: Pair) -> None:
+async def _start_anew(pair: Pair, *options: str) -> None:
     pair.leave("n2")
     left_s = utc_now().timestamp()
 
@@ -414,7 +429,7 @@ async def _start_anew(pair: Pair) -> None:
         return utc_now().timestamp() > left_s + 2
 
     await happens(pair.real, is_a_second_later)  # Slurm counts in seconds, and had heard of it until now
-    pair.come_back("n2", "-b")
+    pair.come_back("n2", "-b", *options)
 
 
 async def comes_back(pair: Pair) -> list[str]:

@@ -288,13 +288,13 @@ async def _has_epilog(real: RealSlurm, job_id: JobId) -> bool:
 
 
 def _slurmd_since(real: RealSlurm) -> str:
-    """When the slurmd started that Slurm has heard of last."""
+    """When the slurmd started that registered last."""
     told = real.run_as("slurm", "scontrol", "--oneliner", "show", "node", NODE)[1]
     return told.partition("SlurmdStartTime=")[2].partition(" ")[0]
 
 
 async def _leaves(real: RealSlurm) -> None:
-    """slurmd is told to end, and all that it had started dies."""
+    """slurmd gets SIGTERM, and all processes that it had started die."""
     (real.root / "var/tmp/leave").write_text(_slurmd_since(real))
     await asyncio.sleep(1.1)  # Slurm says in whole seconds when a slurmd started
     real.send("TERM", "slurmd")
@@ -307,7 +307,7 @@ async def _leaves(real: RealSlurm) -> None:
 
 
 async def _comes_back(real: RealSlurm) -> None:
-    """The next slurmd runs, and Slurm has heard of it."""
+    """The next slurmd runs and has registered."""
     leave = real.root / "var/tmp/leave"
     if not leave.exists():
         return

@@ -31,7 +31,7 @@ _PODS: Final = JobSpec(
 
 @pytest.fixture
 async def pods(site: Site) -> AsyncIterator[tuple[str, str]]:
-    """Their jobs: one with a script, and an allocation."""
+    """Ids of two jobs of pods: one with a script, and an allocation."""
     scheduler = site.connect("k8s")
     service = await scheduler.allocate_now(_PODS)
     assert service is not None, site.logs()

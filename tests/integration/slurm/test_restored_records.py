@@ -22,7 +22,7 @@ MACHINES = Machines(conf=ONE_SLURMD.conf, start=KEEP_SLURMD, files=ONE_SLURMD.fi
 
 
 class Site:
-    """Jobs run until they are told to end."""
+    """Jobs of the site run until a test ends them."""
 
     def __init__(self, folder: Path) -> None:
         self.accounting = RealAccounting(folder, SUITE)
@@ -122,7 +122,7 @@ def test_each_job_has_its_own_record_or_none(site: Site):
 
 
 def test_no_record_is_lost_while_jobs_come_and_go(site: Site):
-    """But those of jobs that came between the backup and the moment in which slurmdbd is locked out."""
+    """Except those of jobs that came between the backup and the moment in which slurmdbd is locked out."""
     site.begin("long")
     with site.coming_and_going() as taken:
         wait(lambda: len(taken) > 10, timeout_s=60, what="jobs before the backup")

@@ -220,6 +220,44 @@ def test_lines_around_tasks_that_bash_cannot_read_are_refused_before_anything_is
     assert check(root, tmp_path / "whole", part, {"hooks": TASKS}) == (0, "")
 
 
+def _around_jobs(hook: str, scripts: dict[str, str], **more: object) -> dict[str, object]:
+    """Values by which the release itself makes the ConfigMap with these scripts."""
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-own"}, "data": scripts}
+    return {"hooks": {f"{hook}ConfigMap": "demo-own"}, "extraObjects": [made], **more}
+
+
+LACKS: Final = "images.slurmd lacks what these values name:\n  hooks"
+
+
+@pytest.mark.parametrize(
+    ("hook", "script", "said"),
+    [
+        (
+            "prolog",
+            "#!/bin/bash\nif true; then\n",
+            "bash cannot read hooks.prologConfigMap:\n  10-own: line 3: syntax error",
+        ),
+        ("epilog", "#!/bin/sh -e\n;;\n", "sh cannot read hooks.epilogConfigMap:\n  10-own: 2: Syntax error"),
+        ("prolog", "#!/opt/python3\n", f"{LACKS}.prologConfigMap: 10-own: there is no '/opt/python3'\n"),
+        ("prolog", "#!/bin/bash\r\n", f"{LACKS}.prologConfigMap: 10-own: there is no $'/bin/bash\\r'\n"),
+        ("epilog", "#!/usr/bin/env pyhton3", f"{LACKS}.epilogConfigMap: 10-own: there is no 'pyhton3'\n"),
+    ],
+)
+def test_scripts_around_jobs_that_would_drain_each_node_are_refused_before_anything_is_changed(
+    root: Path, tmp_path: Path, hook: str, script: str, said: str
+):
+    code, words = check(root, tmp_path / "config", "slurmd", _around_jobs(hook, {"10-own": script}))
+    assert (code, words[: len(said)]) == (3, said), words
+
+
+def test_scripts_around_jobs_that_can_be_started_are_accepted(root: Path, tmp_path: Path):
+    """The interpreter of one is on a volume, and another one is none."""
+    scripts = {"10-bash": "#!/bin/bash\nexit 1\n", "20-perl": "#!/usr/bin/env perl\nif ;;\n", "read.me": "if ; then\n"}
+    volume = {"sharedFolders": {"/opt/site": {"nfs": {"server": "nas", "path": "/site"}}}}
+    scripts["30-own"] = "#!/opt/site/bin/bash\nif\n"
+    assert check(root, tmp_path / "config", "slurmd", _around_jobs("prolog", scripts, **volume)) == (0, "")
+
+
 async def test_a_filter_speaks_where_people_type_before_anything_is_sent(slurm: RealSlurm, scheduler: Slurm):
     code, said = _submit(slurm, "--job-name=filtered")
     assert (code, "no job is called filtered here" in said) == (1, True), said

@@ -1,4 +1,4 @@
-"""Slurm's topology on real daemons: files are tried before they are loaded, and single nodes are told."""
+"""Slurm's topology on real daemons: files are tried before they are loaded, and single nodes get their place."""
 
 from __future__ import annotations
 

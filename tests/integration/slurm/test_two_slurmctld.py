@@ -80,7 +80,7 @@ def has_control(site: Site, host: str) -> bool:
 
 
 def signal(site: Site, host: str, name: str, *, away: bool = False) -> None:
-    """To one slurmctld; `away`: it is not started again."""
+    """Send a signal to one slurmctld. `away`: it is not started again."""
     if away:
         (site.slurm.root / f"var/tmp/away-{host}").touch()
     (site.slurm.root / f"var/tmp/signal-{host}").write_text(name)

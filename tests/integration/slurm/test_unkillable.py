@@ -6,7 +6,6 @@ slurmstepd of 24.11 has the node drained, that of 26.05 does not, and find-unkil
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,8 +38,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
 @pytest.fixture
 def frozen() -> Iterator[Path]:
     """A cgroup, thawed in the end."""
-    folder = FREEZER / "sunkpy-unkillable"
-    folder.mkdir(exist_ok=True)
+    folder = FREEZER / f"sunkpy-unkillable-{os.getpid()}"
+    folder.mkdir()
     yield folder
     (folder / "freezer.state").write_text("THAWED")
     assert wait_until(lambda: not (folder / "cgroup.procs").read_text(), timeout_s=30, every_s=0.1)
@@ -56,9 +55,9 @@ def test_the_node_is_drained_and_says_which_processes_wait_where(slurm: RealSlur
     submit = ("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", f"--wrap=exec {SLEEP}")
     code, job = slurm.run_as("slurm", *submit)
     assert code == 0, job
-    of_job = lambda: subprocess.run(["pgrep", "-fx", SLEEP], capture_output=True, text=True, check=False).stdout  # noqa: E731
-    assert wait_until(of_job, timeout_s=30, every_s=0.1), slurm.logs()
-    (frozen / "cgroup.procs").write_text(of_job())
+    assert wait_until(lambda: slurm.running(SLEEP), timeout_s=30, every_s=0.1), slurm.logs()
+    (of_job,) = slurm.running(SLEEP)
+    (frozen / "cgroup.procs").write_text(str(of_job))
     (frozen / "freezer.state").write_text("FROZEN")
     assert slurm.run_as("slurm", "scancel", job.strip())[0] == 0
     begins = f"Reason=Kill task failed: job {job.strip()} step batch; sleep (pid "

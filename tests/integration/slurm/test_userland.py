@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import Distribution
@@ -74,7 +75,7 @@ def slurmd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(site: Site) -> Iterator[Path]:
-    """Of ann, as she has it on all nodes."""
+    """A folder of ann, which she has on all nodes."""
     made = site.slurm.root / "home/ann/userland"
     made.mkdir()
     os.chown(made, PEOPLE["ann"], PEOPLE["ann"])
@@ -96,14 +97,22 @@ def test_an_image_lists_its_packages(login: Path):
     assert described == {each["SPDXID"] for each in document["packages"]}
 
 
+def test_no_program_makes_who_runs_it_where_people_log_in_somebody_else(login: Path):
+    """As docs/rights.md says: neither setuid nor setgid."""
+    modes = {path: path.lstat().st_mode for path in login.rglob("*")}
+    files = {path: mode for path, mode in modes.items() if stat.S_ISREG(mode)}
+    assert len(files) > 1000
+    assert [path for path, mode in files.items() if mode & (stat.S_ISUID | stat.S_ISGID)] == []
+
+
 def _libraries(root: Path) -> set[str]:
-    """Those that programs are linked with, by the name under which they look for them."""
+    """The libraries in a root, by the names with which programs are linked."""
     folders = (root / "usr/lib").glob("*-linux-gnu")
     return {found[0] for folder in folders for file in folder.iterdir() if (found := SONAME.match(file.name))}
 
 
 def test_what_a_program_finds_where_it_is_made_it_finds_in_a_job(login: Path, slurmd: Path):
-    """But for what only daemons and PAM have: those of sssd, which keys of people come from."""
+    """Except libraries of sssd, which only daemons and PAM use."""
     assert {name for name in _libraries(login) - _libraries(slurmd) if not OF_SSSD.match(name)} == set()
 
 
@@ -177,17 +186,21 @@ def test_commands_in_a_login_pod_load_the_plugins_of_its_template(login: Path):
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def test_the_classed_keys_are_those_of_the_manual(login: Path):
+@pytest.mark.parametrize(
+    ("section", "keys"),
+    [("PARAMETERS", "slurmConfig.conf"), ("PARTITION CONFIGURATION", "partitions.<name>.conf")],
+)
+def test_the_classed_keys_are_those_of_the_manual(login: Path, section: str, keys: str):
     """Which tests/unit/charts/test_slurm_conf.py compares with what the chart makes of each."""
     text = gzip.decompress((login / "usr/share/man/man5/slurm.conf.5.gz").read_bytes()).decode()
-    _, _, parameters = text.partition('.SH "PARAMETERS"')
+    _, _, parameters = text.partition(f'.SH "{section}"')
     depth, titles = 0, set()
     for above, line in itertools.pairwise(parameters.partition("\n.SH")[0].splitlines()):
         depth += above.startswith(".RS") - above.startswith(".RE")
         if depth == 0 and above.startswith(".TP") and (name := re.match(r"\\fB([A-Za-z0-9]+)\\fR", line)):
             titles.add(name[1])
     files = (ROOT / "tests/unit/charts/slurm_conf_keys").glob("*.yaml")
-    classed = {file.stem: set(yaml.safe_load(file.read_text())["slurmConfig.conf"]) for file in files}
+    classed = {file.stem: set(yaml.safe_load(file.read_text())[keys]) for file in files}
     assert titles <= set().union(*classed.values())
     if SUITE != "source":  # of which any release may be
         assert titles == classed[RELEASE]

@@ -100,7 +100,7 @@ async def waits(real: RealSlurm, client: Slurm, job: int, *, reason: str = "") -
 
 
 async def lack(client: Slurm) -> Lack:
-    """Of the NodeSet, as the syncer finds it."""
+    """What the NodeSet lacks, as the syncer finds it."""
     seen, jobs, partitions = await client.nodes(), await rows(client), await client.partition_rows()
     assert isinstance(seen, NodesSnapshot)
     members = Members(name="gpu", potential=POTENTIAL, features=frozenset({"gpu"}), nodes=frozenset(NODES))

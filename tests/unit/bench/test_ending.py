@@ -1,6 +1,7 @@
-"""A bench that is told to end removes what it made: release-check tells it, and the make between them once more.
+"""A bench that gets SIGTERM removes what it made, also if it gets the signal twice: from release-check, and from the
+make between them.
 
-What is killed cannot; `make clean-cluster` does.
+A bench that is killed cannot remove anything; `make clean-cluster` does.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
-from demo.stack import ROOT
+from demo.stack import ROOT, Stack
+from tests.e2e import workloads
 
 _BENCH = """
 import signal, sys
@@ -45,3 +48,13 @@ def test_clean_cluster_knows_the_clusters_that_benches_have_for_themselves():
     own = {name for text in sources for name in re.findall(r'own_(?:stack|cluster)\("(\w+)"', text)}
     (named,) = re.findall(r"\$\(CLUSTER\)-{(.*)}", (ROOT / "Makefile").read_text())
     assert set(named.split(",")) == own | {"room"}
+
+
+def test_a_pod_leaves_no_folder_outside_its_cluster(tmp_path: Path):
+    """On every node the kubelet makes the folder of a hostPath that is not there."""
+    plain = workloads.pod("a", image="sunkpy:1", scheduler="slurm", command=["true"])
+    assert plain["spec"]["volumes"] == []
+    stack = Stack(suite="trixie", kubeconfig=tmp_path / "admin.conf", bin_dir=None, images={"sunkpy": "sunkpy:1"})
+    stamping = workloads.living_pod("b", stack=stack, cpu="1", tidy_s=0, grace_s=1, labels={})
+    (volume,) = stamping["spec"]["volumes"]
+    assert volume["hostPath"]["path"] == str(tmp_path / "stamps")

@@ -940,7 +940,7 @@ def test_a_rollback_is_checked_as_an_upgrade_is_and_asks_the_slurmctld_that_runs
 
 ALL = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login")
 ASKED = {"slurmdbd": ["slurmdbd"], "slurmctld": ["slurmctld"], "login": ["login", "images.login", "/home"]}
-"""What each is told when it reads its files."""
+"""The arguments of each daemon when it reads its files."""
 ORDER = {"slurmdbd": ["slurmdbd", ""]} | {
     name: [name, "slurmdbd" if name == "slurmctld" else "slurmctld"] for name in ALL if name != "slurmdbd"
 }
@@ -954,7 +954,7 @@ def _checks(values: Mapping[str, object]) -> dict[str, Mapping[str, Any]]:
 
 
 def _split(command: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What comes before the script that has a daemon read its files, and what it is told."""
+    """The words before the script that makes a daemon read its files, and the script's arguments."""
     words = [word for word in command if "\n" not in word]
     if "/config/check-config" not in words:
         return words, []
@@ -1022,6 +1022,27 @@ def test_each_image_of_slurmd_reads_the_new_files_once_where_its_nodes_are():
         "pool": ["gpu"],
     }
     assert {volume["name"] for volume in pod["volumes"]} == {"slurmctld", "scratch"}, "it has no key"
+
+
+def test_scripts_around_jobs_are_checked_as_they_will_be():
+    """Those that the release makes, the new ones; others as they are, if they are there before an install."""
+    made = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "{{ .Release.Name }}-site"},
+        "data": {"1": "x"},
+    }
+    values = {"hooks": {"prologConfigMap": "demo-site", "epilogConfigMap": "own"}, "extraObjects": [made]}
+    pod = _checks(values)["demo-check-compute"]
+    given = {each["name"]: each["configMap"] for each in pod["volumes"] if each["name"] in ("prolog", "epilog")}
+    assert given == {
+        "prolog": {"name": "demo-check-prolog", "optional": True},
+        "epilog": {"name": "own", "optional": True},
+    }
+    mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert {name: mounts[name] for name in given} == {name: f"/etc/sunkpy/site/{name}.d" for name in given}
+    new = of_kind(render("slurm", values), "ConfigMap")["demo-check-prolog"]
+    assert (new["data"], "helm.sh/hook" in new["metadata"]["annotations"]) == ({"1": "x"}, True)
 
 
 def test_images_of_other_login_pods_are_asked_too():

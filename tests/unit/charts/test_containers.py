@@ -1,4 +1,4 @@
-"""Jobs in containers: what Slurm is told of them, and that nothing of a bundle gets into what it runs as root."""
+"""Jobs in containers: Slurm's configuration for them, and that nothing of a bundle runs as root."""
 
 from __future__ import annotations
 

@@ -55,11 +55,22 @@ def test_the_examples_of_remedies_are_taken_and_say_what_their_programs_read() -
     health = settings(**yaml.safe_load((ROOT / "docs/examples/remedies.yaml").read_text())["health"]).health
     at = make_node(1, annotations=CAPI)
     found = {name: remedy.filled(at) for name, remedy in health.rules.remedies.items()}
-    assert set(found) == {"reboot", "kured", "nvsentinel", "replace"}
-    assert found["nvsentinel"].body("x") == {
-        "apiVersion": "janitor.dgxc.nvidia.com/v1alpha1", "kind": "RebootNode", "metadata": {"name": "x"},
-        "spec": {"nodeName": "n1"},
-    }  # fmt: skip
+    assert set(found) == {"reboot", "kured", "nvsentinel", "gpu-reset", "terminate", "medik8s", "replace"}
+    for name, kind in (("nvsentinel", "RebootNode"), ("gpu-reset", "GPUReset"), ("terminate", "TerminateNode")):
+        assert found[name].body("x") == {
+            "apiVersion": "janitor.dgxc.nvidia.com/v1alpha1", "kind": kind, "metadata": {"name": "x"},
+            "spec": {"nodeName": "n1"},
+        }  # fmt: skip
+    assert found["medik8s"].body("x") == {
+        "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+        "kind": "SelfNodeRemediation",
+        "metadata": {
+            "name": "x",
+            "namespace": "self-node-remediation",
+            "annotations": {"remediation.medik8s.io/node-name": "n1"},
+        },
+        "spec": {"remediationStrategy": "ResourceDeletion"},
+    }
     for name in ("reboot", "kured"):
         body = found[name].body("x")
         assert (body["kind"], body["spec"]["template"]["spec"]["nodeName"]) == ("Job", "n1")

@@ -1,4 +1,4 @@
-"""How long a hook asks: `ask_until_done` of hooks.sh, asking a scheduler that answers as told. A pause is 10 s."""
+"""How long a hook asks: `ask_until_done` of hooks.sh, with a scheduler that gives set answers. A pause is 10 s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""prolog.sh and epilog.sh as slurmctld serves them, run against a small server that answers as told."""
+"""prolog.sh and epilog.sh as slurmctld serves them, run against a small server with set answers."""
 
 from __future__ import annotations
 
@@ -459,7 +459,7 @@ def guards(hooks: Hooks) -> list[str]:
 
 
 def processes(name: str, hooks: Hooks) -> list[str]:
-    """Those of this test with such a word on their command line."""
+    """The processes of this test that have such a word on their command line."""
     return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if has_word(path, name, hooks)]
 
 

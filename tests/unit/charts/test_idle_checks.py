@@ -1,4 +1,4 @@
-"""Checks of idle machines: their partition, which every other preempts, and what the syncer is told of them."""
+"""Checks of idle machines: their partition, which every other preempts, and the syncer's settings for them."""
 
 from __future__ import annotations
 

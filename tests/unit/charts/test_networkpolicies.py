@@ -172,7 +172,7 @@ def test_everybody_can_ask_for_names(policies: list[Manifest], part: str):
 
 
 def _reach(spec: Mapping[str, object], address: str) -> bool:
-    """By a rule for addresses; the one for names lets port 53 through to all."""
+    """True if a rule for addresses allows it. The rule for names, which allows port 53 to all, does not count."""
     to = ip_address(address)
     blocks = [peer["ipBlock"] for rule in spec["egress"] for peer in rule.get("to", ()) if "ipBlock" in peer]
     return any(

@@ -29,7 +29,7 @@ def pods(manifests: Sequence[Manifest]) -> Iterator[tuple[str, Mapping[str, obje
 
 
 def searches(values: Mapping[str, object]) -> dict[str, Sequence[str]]:
-    """By name, of pods that have any."""
+    """The search domains of pods, by name; pods without any are left out."""
     found = ((name, spec.get("dnsConfig", {}).get("searches")) for name, spec in pods(render("slurm", values)))
     return {name: domains for name, domains in found if domains}
 

@@ -23,6 +23,11 @@ Pods with `schedulerName: demo` run as Slurm jobs. This shows why a pod waits:
 
   kubectl describe pod POD
 
+The homes are on a claim. If an NFS server is behind it, name the server in home.protect.servers. Otherwise pods of
+other namespaces can mount it, and as root read all homes. This says which server it is:
+
+  kubectl sunk doctor -n research    # the line "file servers"
+
 This opens the page, which asks each viewer for a token of Kubernetes:
 
   kubectl -n research port-forward service/demo-page 8017:80    # then: http://localhost:8017
@@ -61,7 +66,13 @@ def test_what_is_told_after_an_install_names_what_the_release_has(tmp_path):
 
 
 def test_what_is_not_there_is_not_told_of(tmp_path):
-    assert _notes(tmp_path, NOTHING) == TOLD.partition("  kubectl -n research exec")[0]
+    on_a_server = {"home": {"volume": {"nfs": {"server": "nas", "path": "/home"}}}}
+    assert _notes(tmp_path, NOTHING | on_a_server) == TOLD.partition("  kubectl -n research exec")[0]
+
+
+@pytest.mark.parametrize("protect", [{"enabled": False}, {"servers": ["nas"]}])
+def test_whose_file_server_is_named_hears_nothing_of_it(tmp_path: Path, protect: object):
+    assert "home.protect" not in _notes(tmp_path, {"home": {"protect": protect}})
 
 
 @pytest.mark.parametrize(("namespaces", "namespace"), [([], "slurm"), (["chem", "physics"], "chem")])

@@ -29,7 +29,7 @@ TWICE = {"a_": {"uid": 7000}, "uid-7000": {"uid": 7001, "sshKeys": [KEY]}}
 
 
 def own(manifests) -> dict[str, Manifest]:
-    """Their StatefulSets."""
+    """The StatefulSets of personal login pods."""
     return {k: v for k, v in of_kind(manifests, "StatefulSet").items() if k.startswith("demo-login-")}
 
 

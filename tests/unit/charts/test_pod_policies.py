@@ -150,7 +150,7 @@ def test_the_operators_token_is_held_as_well():
     ],
 )
 def test_a_system_class_is_refused_only_where_an_admin_has_looked_at_who_has_one(values, actions):
-    """Other operators' daemons would be refused months after the install, when they are made anew."""
+    """Otherwise daemons of other operators would be refused months after the installation, when they are made again."""
     bindings = of_kind(render("sunkpy", values), "ValidatingAdmissionPolicyBinding")
     found = bindings.get("research-demo-operator-critical-pods", {}).get("spec", {}).get("validationActions")
     assert found == actions
@@ -213,24 +213,32 @@ HOMES = "research-demo-homes"
 NAS = {"nfs": {"server": "nas.example.com", "path": "/home"}}
 
 
+BY_DRIVER = {"csi": {"driver": "nfs.csi.k8s.io", "volumeAttributes": {"server": "NAS", "share": "/data"}}}
+NAMED = {"protect": {"servers": ["10.0.0.9"]}}
+
+
 @pytest.mark.parametrize(
-    ("home", "wanted"),
+    ("home", "folders", "servers"),
     [
-        ({}, False),
-        ({"existingClaim": "home"}, False),
-        ({"volume": {"hostPath": {"path": "/home"}}}, False),
-        ({"volume": NAS}, True),
-        ({"volume": NAS, "protect": {"enabled": False}}, False),
+        ({}, {}, None),
+        ({"existingClaim": "home"}, {}, None),
+        ({"volume": {"hostPath": {"path": "/home"}}}, {}, None),
+        ({"volume": NAS}, {}, ["nas.example.com"]),
+        ({"volume": NAS, "protect": {"enabled": False}}, {}, None),
+        ({"existingClaim": "home", **NAMED}, {}, ["10.0.0.9"]),
+        ({"storageClass": "nfs", **NAMED}, {}, ["10.0.0.9"]),
+        ({"existingClaim": "home"}, {"/data": NAS, "/scratch": {"hostPath": {"path": "/s"}}}, ["nas.example.com"]),
+        ({"volume": NAS, **NAMED}, {"/data": NAS, "/s": BY_DRIVER}, ["10.0.0.9", "nas", "nas.example.com"]),
+        ({"protect": {"servers": ["*"]}}, {"/data": NAS}, ["nas.example.com"]),
     ],
 )
-def test_the_server_of_the_homes_is_protected_where_there_is_one(home, wanted):
-    manifests = render("slurm", {"home": home})
-    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-        assert (HOMES in of_kind(manifests, kind)) is wanted
-
-
-def test_any_server_of_nfs_can_be_meant():
-    """A server has more names than one lists."""
-    values = {"home": {"volume": NAS, "protect": {"servers": ["*"]}}}
-    spec = of_kind(render("slurm", values), "ValidatingAdmissionPolicy")[HOMES]["spec"]
-    assert spec["validations"][0]["expression"].startswith("!variables.volumes.exists(volume, has(volume.nfs)) &&")
+def test_the_servers_of_homes_and_shared_folders_are_protected_as_far_as_values_name_them(home, folders, servers):
+    manifests = render("slurm", {"home": home, "sharedFolders": folders})
+    assert (HOMES in of_kind(manifests, "ValidatingAdmissionPolicyBinding")) is (servers is not None)
+    found = of_kind(manifests, "ValidatingAdmissionPolicy").get(HOMES)
+    if servers is None:
+        assert found is None
+        return
+    variables = {each["name"]: each["expression"] for each in found["spec"]["variables"]}
+    assert json.loads(variables["servers"]) == servers
+    assert variables["every"] == str("*" in home.get("protect", {}).get("servers", [])).lower()

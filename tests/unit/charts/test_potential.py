@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def settle(folder: Path, wanted: str) -> list[str]:
-    """What is told to Slurm until its records are these, and how it ends."""
+    """Run keep_potential until Slurm's records are these. Return its commands to Slurm, and its output."""
     (folder / "calls").write_text("")
     (folder / "wanted").write_text(wanted)
     argv = ["bash", "-c", SCRIPT, "-", CHARTS / "slurm/files/keep_potential.sh", folder]

@@ -76,7 +76,7 @@ def test_the_values_that_say_it_otherwise_are_there(site: str):
 
 
 def _is_said(values: object, path: str) -> bool:
-    """Also where the chart's default says it."""
+    """True if values, or the chart's defaults, have this path."""
     defaults = yaml.safe_load((CHARTS / "slurm/values.yaml").read_text())
     return path.startswith(GIVEN) or any(_is_at(each, path) for each in (values, defaults))
 

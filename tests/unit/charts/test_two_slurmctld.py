@@ -57,7 +57,7 @@ def test_slurm_knows_both_and_each_has_an_address():
 
 @pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe"])
 def test_each_is_ready_by_its_own_answer_and_the_second_while_it_waits(probe: str, tmp_path: Path):
-    """The first that was the only one is started anew only when the second is ready."""
+    """The first slurmctld, until now the only one, restarts only when the second is ready."""
     (container,) = _slurmctld(TWO)["template"]["spec"]["containers"]
     shell, *words = (word.replace("/run/slurmctld", str(tmp_path)) for word in container[probe]["exec"]["command"])
     (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$1 with $SLURM_CONF"\n')

@@ -54,7 +54,7 @@ def _pods() -> dict[str, Mapping[str, object]]:
 
 
 def test_who_people_are_is_the_same_wherever_slurm_says_it_from_the_first_install_on():
-    """Mounted also while nobody is listed, so that the first user makes no pod anew."""
+    """The files are mounted even if no user is listed, so that the first user does not replace pods."""
     having = {
         f"{name}/{container['name']}"
         for name, pod in _pods().items()

@@ -60,7 +60,7 @@ def of_backup(component):
 
 
 def cron_job(component="backup", *, succeeded=1.0, **spec):
-    """One that makes backups, and ended well so many hours ago."""
+    """A CronJob that makes backups; its last success was `succeeded` hours ago."""
     status = {"lastSuccessfulTime": made_before(succeeded)[1]} if succeeded is not None else {}
     container = {"name": "backup", "args": ["/usr/local/bin/backup-mariadb"], "env": [{"name": "A", "value": "b"}]}
     job = {"spec": {"backoffLimit": 3, "template": {"metadata": {"labels": of_backup(component)}}}}
@@ -72,7 +72,7 @@ def cron_job(component="backup", *, succeeded=1.0, **spec):
 
 
 def run_of_backup(name="run-1", component="backup", *, ended=1.0, code=0, job="", message=None, **report):
-    """The pod of a run that ended so many hours ago, with its last words."""
+    """The pod of a backup that ended `ended` hours ago, with its last message."""
     stamp, at = made_before(ended)
     said = {
         "name": "slurm_acct_db",

@@ -81,6 +81,20 @@ async def test_what_is_seen_beside_slurmctld_is_asked_by_way_of_the_apiserver(wo
     assert (code, "volumes: only Prometheus may read how full they are" in text) == (0, True)
 
 
+async def test_the_file_server_behind_the_claim_of_the_homes_is_named(world, tmp_path):
+    volumes = [
+        {"name": "home", "persistentVolumeClaim": {"claimName": "homes"}},
+        {"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}},
+    ]
+    world.api.change("pods", "slurm", "slurmd-1", {"spec": {"volumes": volumes}})
+    world.api.define("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+    for claim, server in (("homes", "nas"), ("scratch", "fast")):
+        spec = {"claimRef": {"namespace": "slurm", "name": claim}, "nfs": {"server": server, "path": "/"}}
+        world.put("persistentvolumes", {"metadata": {"name": f"pv-{claim}"}, "spec": spec})
+    code, text = await shown(world, tmp_path, "doctor")
+    assert (code, "warning   file servers: every pod may mount nas (PersistentVolume pv-homes)\n" in text) == (1, True)
+
+
 async def test_what_does_not_work_and_what_may_not_be_read_is_said_with_an_exit_code(world, tmp_path):
     world.api.forbidden |= {"secrets", "nodes"}
     code, text = await shown(world, tmp_path, "doctor", "-o", "json", command=kubectl)
@@ -305,7 +319,7 @@ async def test_a_pod_that_the_apiserver_refuses_is_said(world, tmp_path):
 
 
 def know_schedulers(world, **name_in):
-    """Their settings, by namespace."""
+    """Put the settings of schedulers into the world; `name_in`: namespace -> scheduler name."""
     labels = {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/component": "scheduler"}
     for namespace, name in name_in.items():
         settings = {"cluster": "c1", "namespace": namespace, "schedulerName": name}

@@ -453,7 +453,7 @@ async def test_when_slurm_does_not_answer_what_the_scheduler_noted_is_told_and_t
 
 
 async def exit_code_of(world, tmp_path, *words):
-    """Of the command, in a process of its own."""
+    """Exit code and output of the command."""
     async with answering(world.api.handle, tmp_path) as kubeconfig, serving(world.slurm.app()) as port:
         (tmp_path / "token").write_text("SLURM_JWT=t")
         slurm = ("--slurmrestd", f"http://127.0.0.1:{port}", "--slurm-token-file", str(tmp_path / "token"))

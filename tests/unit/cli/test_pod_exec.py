@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -29,8 +30,9 @@ def world():
     return world
 
 
-async def asked(world, tmp_path, *words, script=RELAYS):
-    """Exit code and output of a command without an address of Slurm, and the words that kubectl was started with."""
+@contextlib.asynccontextmanager
+async def by_kubectl(world, tmp_path, script=RELAYS):
+    """A kubeconfig, beside a kubectl that runs this in place of the command in a pod, and notes how it was started."""
     settings = {"cluster": "c1", "namespace": "slurm", "access": []}
     async with answering(world.api.handle, tmp_path) as kubeconfig, serving(world.slurm.app()) as port:
         (tmp_path / "token").write_text("t")
@@ -38,6 +40,12 @@ async def asked(world, tmp_path, *words, script=RELAYS):
         (tmp_path / "kubectl.yaml").write_text(yaml.safe_dump(settings))
         (tmp_path / "kubectl").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/started\n{script}\n')
         (tmp_path / "kubectl").chmod(0o755)
+        yield kubeconfig
+
+
+async def asked(world, tmp_path, *words, script=RELAYS):
+    """Exit code and output of a command without an address of Slurm, and the words that kubectl was started with."""
+    async with by_kubectl(world, tmp_path, script) as kubeconfig:
         runner = click.testing.CliRunner(env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
         result = await asyncio.to_thread(runner.invoke, kubectl, [*words, "--kubeconfig", str(kubeconfig)])
     started = tmp_path / "started"

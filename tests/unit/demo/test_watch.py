@@ -24,7 +24,7 @@ def _event(type_: str, name: str, **annotations: str) -> str:
 
 @pytest.fixture
 def stream() -> Iterator[tuple[subprocess.Popen[bytes], Watch[Pod]]]:
-    """A program that repeats what it is told, and a watch of its output."""
+    """A program that repeats its input, and a watch of its output."""
     process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     watch = Watch(process, Pod)
     yield process, watch

@@ -190,6 +190,23 @@ def test_an_archive_may_be_pinned_by_sha256_and_have_its_programs_elsewhere(
     assert programs == {"server": "server as released", "client": "client as released"}
 
 
+@pytest.mark.parametrize(("machine", "name"), [("x86_64", "Linux_x86_64"), ("aarch64", "Linux_arm64")])
+def test_archives_may_be_named_after_the_processor(
+    server: Server, tool: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, name: str
+) -> None:
+    assert tool.release is not None
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    server.answer = archive_of(*PROGRAMS, folder=f"tool_{name}")
+    server.promised = len(server.answer)
+    sums = {ARCHITECTURES[machine]: hashlib.sha256(server.answer).hexdigest()}
+    names = {"archive": "tool_Linux_{cpu}.tar.gz", "folder": "tool_Linux_{cpu}", "sums": sums}
+    programs, _ = ensured(
+        msgspec.structs.replace(tool, release=msgspec.structs.replace(tool.release, **names)), tmp_path
+    )
+    assert programs["server"] == "server as released"
+    assert server.asked == [f"/tool_{name}.tar.gz"]
+
+
 def test_an_archive_without_a_program_is_no_release(server: Server, tool: Product, tmp_path: Path):
     assert tool.release is not None
     elsewhere = msgspec.structs.replace(tool, release=msgspec.structs.replace(tool.release, folder="sbin"))

@@ -15,7 +15,8 @@ from tests.unit.docs import source
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
 
-MODULE_NAME = re.compile(r"`((?:cli|core|kube|operator|runtime|scheduler|slurm|syncer)(?:\.\w+)*:[\w.]+)`")
+PACKAGES = sorted(path.parent.name for path in (ROOT / "sunkpy").glob("*/__init__.py"))
+MODULE_NAME = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)*:[\w.]+)`")
 FILE_NAME = re.compile(r"`((?:charts|slurm-images|crds)/[\w./-]+)`")
 
 
@@ -35,6 +36,13 @@ def _tables() -> dict[str, list[list[str]]]:
         heading: [[cell.strip() for cell in line.strip("|").split("|")] for line in rows.splitlines()]
         for heading, rows in found
     }
+
+
+def test_the_page_begins_with_the_steps_of_each_process():
+    _, *parts = re.split(r"^### The (.+)$", TEXT.split("\n## ")[1], flags=re.MULTILINE)
+    processes = {path.parent.name for path in (ROOT / "sunkpy").glob("*/main.py")} | {"page"}
+    assert {heading.removesuffix(" process").replace(" ", "") for heading in parts[::2]} == processes
+    assert all("\n1. " in text for text in parts[1::2])
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULE_NAME.findall(TEXT))))

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 import yaml
 
-from sunkpy.core import names
 from sunkpy.core.gang.families import assemble, identify
 from sunkpy.core.model.objects import Pod
 from tests.unit.charts.rendering import check_accepted
@@ -71,14 +70,6 @@ def test_argo_cd_removes_the_operator_last():
     found = [yaml.safe_load(file.read_text())["metadata"] for file in folder.glob("*.yaml")]
     waves = {each["name"]: int(each.get("annotations", {}).get("argocd.argoproj.io/sync-wave", 0)) for each in found}
     assert waves == {"sunkpy": -1, "slurm": 0, "slurm-staging": 0}
-
-
-def test_the_annotations_are_those_that_the_scheduler_reads():
-    (sentence,) = re.findall(r"with annotations: (.*?)\. Those", README, flags=re.DOTALL)
-    told = [name.removeprefix(names.PREFIX) for name in re.findall(r"`([^`]+)`", sentence)]
-    metadata = {"name": "x", "annotations": {names.PREFIX + name: "1" for name in told}}
-    problems = _gang(msgspec.convert({"metadata": metadata}, Pod)).problems
-    assert not [problem for problem in problems if not problem.fatal], "an annotation is not known"
 
 
 def test_the_example_is_valid_and_its_pods_are_for_slurm():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from sunkpy.core.gang.families import FAMILIES
+from sunkpy.core.gang.job.options import OPTIONS
 from sunkpy.core.gang.owners import kinds_read
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -23,6 +25,12 @@ def test_every_kind_that_a_family_reads_is_in_a_row():
 def test_the_index_names_every_page():
     index = (DOCS / "workloads" / "README.md").read_text()
     assert [page.name for page in PAGES if page.name != "README.md" and f"({page.name})" not in index] == []
+
+
+def test_the_annotations_of_the_page_are_those_that_the_scheduler_reads():
+    page = (DOCS / "workloads" / "asking-slurm.md").read_text()
+    (sentence,) = re.findall(r"with annotations: (.*?)\. ", page, flags=re.DOTALL)
+    assert re.findall(r"`(?:sunkpy\.dev/)?([^`]+)`", sentence) == list(OPTIONS)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)

@@ -1,4 +1,4 @@
-"""What an upgrade makes anew is told before."""
+"""Before an upgrade, upgrade-plan says which pods it replaces."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from tests.doubles.serving import answering
 
 POD = "/api/v1/namespaces/d/pods/a"
 SOON_S = 60.0
-"""On a machine that is busy with other things too."""
+"""How long it may take on a busy machine."""
 
 
 class Silence:

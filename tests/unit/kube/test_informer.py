@@ -102,7 +102,7 @@ async def test_list_then_watch_tells_each_change_once(tmp_path: Path) -> None:
 
 
 class Odd:
-    """An apiserver with a kind, an informer of it, and what was told."""
+    """An apiserver with a kind, an informer of it, and the calls of its handler."""
 
     def __init__(self) -> None:
         self.api = Apiserver()
@@ -291,7 +291,7 @@ async def test_a_watch_without_events_counts_as_connected(tmp_path: Path) -> Non
 async def test_a_watch_that_is_silent_for_long_goes_on_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a kind of which nothing has changed since the apiserver began come no bookmarks either."""
+    """The apiserver also sends no bookmarks for a kind of which nothing has changed since it started."""
     monkeypatch.setattr(connection, "WATCH_TIMEOUT", aiohttp.ClientTimeout(total=None, sock_read=0.2))
     script = Script([(10, [])], [])
     with capture_logs() as logs:

@@ -7,7 +7,7 @@ CREW = Kind(group="example.com", kind="Crew")
 
 
 class Needs(OwnerKinds):
-    """With a clock that the test sets, and pods below kinds."""
+    """Needs of kinds, with a clock that the test sets, and pods below kinds."""
 
     def __init__(self):
         self.now, self.below = 0.0, set()

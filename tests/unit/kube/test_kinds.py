@@ -22,7 +22,7 @@ ABSENT = "the apiserver knows no kind Crew of example.com: its CRD is not instal
 
 
 class Following:
-    """Kinds of an apiserver, the time, and what was told."""
+    """Kinds of an apiserver, the time, and the changes that were reported."""
 
     def __init__(self, kube, times, expected=()):
         self.now = 0.0
@@ -66,7 +66,7 @@ async def following(api, folder, *kinds, again_s=AGAIN_S, expected=()):
 
 
 async def looks(api, count=2):
-    """Wait until the apiserver was asked so often from now on, and the last answer but one was taken in."""
+    """Wait until the apiserver was asked `count` times and once more, so that `count` answers were taken in."""
     asked = api.asked["/apis"]
     await api.until(lambda: api.asked["/apis"] > asked + count)
 
@@ -232,6 +232,6 @@ async def test_no_more_than_so_many_kinds_are_followed_but_those_that_are_expect
 
 
 async def until_settled(api, found, kinds):
-    """Those that are followed, once each is or has a reason why not."""
+    """The kinds that are followed, once each of `kinds` is followed or has a reason why not."""
     await api.until(lambda: all(found.at(kind) or found.kinds.problem(kind) for kind in kinds))
     return [kind for kind in kinds if found.at(kind)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -25,6 +24,7 @@ from sunkpy.runtime.process import Process
 from sunkpy.runtime.settings import ProcessSettings
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import Changes, answering
+from tests.ports import free_ports
 
 LABELS = {"app.kubernetes.io/component": "own-login"}
 SELECTOR = "app.kubernetes.io/component=own-login"
@@ -72,8 +72,7 @@ class World:
 async def world(tmp_path) -> AsyncIterator[World]:
     api = Apiserver(Changes())
     api.define("apps/v1", "StatefulSet", "statefulsets")
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    (port,) = free_ports(1)
     people = {name: PersonSettings(stateful_set=f"slurm-login-{name}", stops=name == "ann") for name in ("ann", "bob")}
     settings = LoginsSettings(namespace="slurm", people=people, selector=SELECTOR, requests_port=port)
     process = Process("logins", ProcessSettings())

@@ -231,7 +231,7 @@ class DryOperator:
             self._told.set()
 
     async def _heard(self, version: str) -> None:
-        """Until the informer has handled an event."""
+        """Wait until the informer has handled an event."""
         while self._version != version:
             self._told.clear()
             await self._told.wait()

@@ -44,7 +44,7 @@ class Rig:
     def want(
         self, nodes: int, *requests: tuple[str, int], counted: int | None = None, seen: str = "", **growth: Any
     ) -> None:
-        """The syncer has found out what jobs lack, when it had seen all nodes that have come, or so many."""
+        """The syncer has written what jobs lack. It had seen all nodes that have come, or `counted` of them."""
         listed = tuple(GrowthRequest(job=job, nodes=count) for job, count in requests)
         beside = self.come_nodes if counted is None else counted
         told = GrowthStatus(seen=seen, wanted_nodes=nodes, counted_nodes=beside, requests=listed)

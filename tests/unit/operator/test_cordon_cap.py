@@ -17,7 +17,7 @@ def pool(size, *, cordoned=0):
 
 
 def rooms(nodes, *, percent=20):
-    """Of each Node that is drained in Slurm, asked about one after the other: may it be cordoned?"""
+    """Whether each Node may be cordoned, if all are drained in Slurm and the cap is asked about one after the other."""
     cordon_cap = CordonCap(SlurmDrainSettings(policy=DrainPolicy.CORDON, max_percent=percent))
     for node in nodes:
         cordon_cap.node_changed(None, node)

@@ -11,9 +11,11 @@ import msgspec
 import pytest
 
 from sunkpy.core import names
-from sunkpy.core.health import Remedy, Rule
+from sunkpy.core.health import Record, Remedy, Rule, State
+from sunkpy.core.health.decide import remedy_name
 from sunkpy.core.health.requests import DrainRequests
 from sunkpy.core.model.growth import GrowthRequest, GrowthStatus
+from sunkpy.core.model.objects import Node
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.kube.client import Kube
 from sunkpy.operator.metrics import OperatorMetrics
@@ -396,6 +398,24 @@ async def test_a_remedy_is_written_once_nothing_runs_there(api):
     await api.until(lambda: '"state":"well"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     await api.until(lambda: {"HealthRemedy", "HealthRemedyWritten", "HealthReturned"} <= set(api.reasons()))
     assert api.names("jobs") == [name]
+
+
+async def test_a_remedy_that_an_operator_wrote_before_it_died_is_written_once(api):
+    """The next operator finds state `remedy` on the Node. It cannot know whether the object was written, and asks."""
+    api.define("batch/v1", "Job", "jobs")
+    api.put("nodesets", nodeset(replicas=1))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    record = Record(state=State.REMEDY, at=rfc3339(utc_now()), signal="fan", text="stuck", closes=True)
+    name = remedy_name(msgspec.convert(api.find("nodes", "n1"), Node), record, "mender")
+    api.put("jobs", {"metadata": {"name": name, "namespace": "mend"}})
+    found = {"labels": {"example.com/fan": "stuck"}, "annotations": {names.ANNOTATION_HEALTH: record.encode()}}
+    api.change("nodes", "", "n1", {"metadata": found})
+    await api.until(lambda: api.asked["/apis/batch/v1/namespaces/mend/jobs"])
+    api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": None}}})
+    await api.until(lambda: "HealthReturned" in api.reasons())
+    assert api.names("jobs") == [name]
+    assert not {"HealthRemedyWritten", "HealthRemedyFailed"} & set(api.reasons())
 
 
 async def test_a_drain_request_is_answered_once_nothing_runs_there(api):

@@ -161,7 +161,7 @@ class Process:
         self._killed.set()
 
     async def live(self) -> None:
-        """Until it ends by itself or is killed."""
+        """Run until the replica ends by itself or is killed."""
         try:
             await _first_of(self._run(), self._killed.wait())
         finally:
@@ -190,7 +190,7 @@ class Replica:
         self.process = self._make()
 
     async def live(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await self.process.live()
             await asyncio.sleep(self.process.habits.is_restarted_after_s)

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import itertools
 import math
-import socket
 import sys
 import weakref
 
@@ -17,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sunkpy.runtime.process import Process, collecting_often, settle_garbage_collector
 from sunkpy.runtime.settings import HttpSettings, LeaderElectionSettings, ProcessSettings
 from tests.polling import until
+from tests.ports import free_ports
 from tests.unit.runtime.certificates import NAME, TOKEN, trust_in, write_certificate
 from tests.unit.runtime.replicas import DistantLock, Store, Ways
 
@@ -144,8 +144,7 @@ process.run("syncer", settings.ProcessSettings(http=http), lambda _: asyncio.Eve
 
 async def test_a_process_with_a_secret_gives_metrics_for_its_token_and_probes_for_none(tmp_path) -> None:
     write_certificate(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     running = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, str(port), str(tmp_path), stderr=-1)
     assert running.stderr is not None
     assert b"started" in await running.stderr.readline()

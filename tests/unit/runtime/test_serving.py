@@ -38,7 +38,7 @@ async def served(*, first_byte_s: float = 60.0, certificate: serving.Certificate
 async def connected(
     port: int, trust: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection that has said nothing, but for the handshake of TLS with a trust."""
+    """A connection that has sent nothing, except for the TLS handshake if there is a `trust`."""
     name = NAME if trust is not None else None
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname=name)
     try:

@@ -55,7 +55,7 @@ class Cluster:
         self.neighbours.update(self.pods.pop(uid), None)
 
     def avoided_by(self, spec, replicas=240):
-        """What each of the replicas is told; all are told the same."""
+        """The verdict for each of the replicas, which is the same for all."""
         found = [self.verdicts.of(b"template", [make(f"waits-{number}", **spec)]) for number in range(replicas)]
         assert len({id(each.value) for each in found}) == 1
         return found[0]

@@ -78,7 +78,7 @@ OF_GANGS = {
         "pod b has the role 'z', which is not declared: use one of x, y",
     ),
 }
-"""By annotation: by what the gang is declared, what one of its pods says then, and what that is told."""
+"""By annotation: the annotation that declares the gang, what one of its pods says later, and the answer to that pod."""
 
 MADE_OF = {names.ANNOTATION_GANG_SIZE: "2", names.ANNOTATION_GANG_ROLES: "x=1,y=1"}
 
@@ -188,7 +188,8 @@ async def test_changed_on_one_member_of_a_gang_when_the_others_say_nothing(world
 
 @pytest.mark.parametrize("name", ROWS)
 async def test_changed_on_one_member_of_a_gang_whose_others_say_the_old(world, tmp_path, name):
-    """They contradict each other, and everybody is told who says what; where they may differ the rule of that holds."""
+    """The members contradict each other, and an Event on each says who says what. Where they may differ, the rule for
+    that annotation holds."""
     row = ROWS[name]
     gang = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "2"}
     async with leading(world, tmp_path, **EVERYBODY):
@@ -205,7 +206,7 @@ async def test_changed_on_one_member_of_a_gang_whose_others_say_the_old(world, t
 
 
 async def test_a_warning_is_not_repeated_in_each_pass_however_many_others_there_are(world, tmp_path):
-    """Events are remembered in a cache of some thousands: who has more than that would write all of theirs anew each
+    """The cache of Events has some thousands of entries. A namespace with more would write all its Events again each
     time that a node changes.
     """
     async with leading(world, tmp_path):

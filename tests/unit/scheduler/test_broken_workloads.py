@@ -475,7 +475,7 @@ def written(world, cases):
 
 
 async def settled(world, cases):
-    """What is written in the end: the first pod of a case is told, and the others right after."""
+    """What is written in the end. The first pod of a case gets its message first, the others right after."""
     seen = None
     while (now := written(world, cases)) != seen:
         seen = now

@@ -16,7 +16,7 @@ def world():
 
 @pytest.fixture
 def budget(world):
-    """Of a pod that is gone, and one that is not Ready."""
+    """A budget of two pods, of which one is gone and one is not Ready."""
     spec = {"selector": {"matchLabels": {"app": "web"}}}
     status = {"currentHealthy": 1, "desiredHealthy": 2}
     metadata = {"name": "web", "namespace": "default"}

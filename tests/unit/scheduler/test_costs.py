@@ -5,7 +5,9 @@ from collections import Counter
 import pytest
 
 from sunkpy.core.gang.phases import GangState
+from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.loop import GangLoop
+from sunkpy.scheduler.pods.gangs import Gangs
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -28,7 +30,7 @@ def world():
 
 
 def stranger(world, *, cpu):
-    """Of another scheduler, on node-1."""
+    """Put a pod of another scheduler on node-1."""
     containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
     spec = {"nodeName": "node-1", "schedulerName": "other", "containers": containers}
     meta = {"name": "stranger", "namespace": "other"}
@@ -43,15 +45,25 @@ async def submit_and_fill_the_node(world):
     await world.until(lambda: len(world.term._cluster.neighbours.on("node-1")) == 2)
 
 
-async def test_a_pod_is_bound_in_two_passes_and_what_shows_it_needs_no_third(world, tmp_path, monkeypatch):
-    passes = Counter()
-    reconcile = GangLoop.reconcile
+async def test_a_pod_is_recognised_once_and_bound_in_two_passes_and_what_shows_it_needs_no_third(
+    world, tmp_path, monkeypatch
+):
+    done = Counter()
 
-    def counted(loop, id):
-        passes[id.name] += 1
-        return reconcile(loop, id)
+    def count(part, name):
+        does = getattr(part, name)
 
-    monkeypatch.setattr(GangLoop, "reconcile", counted)
+        def counted(*args):
+            done[name] += 1
+            return does(*args)
+
+        monkeypatch.setattr(part, name, counted)
+
+    count(GangLoop, "reconcile")
+    count(Gangs, "_work_out")
+    count(Collector, "snapshot")
+    count(Collector, "known")
+    count(Collector, "on_node")
     async with leading(world, tmp_path, poll_seconds=RARELY_S) as server, hook_client(server) as call:
         world.add_pod("web")
         await world.until(lambda: world.submissions)
@@ -61,7 +73,8 @@ async def test_a_pod_is_bound_in_two_passes_and_what_shows_it_needs_no_third(wor
         (record,) = world.term._ledger
         await world.until(lambda: any(pod.spec.node_name for pod in world.term._members.pods_of(record.id)))
         await world.until(lambda: record.state is GangState.BOUND)
-        assert passes == {"web": 2}
+        # A pass looks before it acts and afterwards, and the Prolog when it calls and when it is answered.
+        assert done == {"_work_out": 1, "reconcile": 2, "snapshot": 2, "known": 2 + 2}
         assert record.recognised.pods == tuple(world.term._members.pods_of(record.id))
 
 

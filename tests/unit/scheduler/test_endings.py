@@ -1,4 +1,4 @@
-"""How a placeholder is told that its pods have ended, while Slurm can be asked and while it cannot."""
+"""How the scheduler ends a placeholder whose pods have ended, while Slurm answers and while it does not."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.unit.scheduler.world import World, connections, leading
 
 
 async def test_a_placeholder_that_slurm_could_not_be_asked_about_is_not_taken_for_deaf(tmp_path):
-    """It would be cancelled, and Slurm never told how its pods ended."""
+    """The scheduler would cancel it, and Slurm would never know how its pods ended."""
     world, now = World(), 1000.0
     gang = GangId(namespace="default", name="web", uid="u")
     job_id = world.slurm.add_job("RUNNING", comment=gang.comment(), nodes="n1")

@@ -218,7 +218,7 @@ async def test_a_new_leader_leaves_each_in_its_domain(world, tmp_path):
 
 
 async def test_one_more_than_there_are_domains_queues_and_never_shares(world, tmp_path):
-    """Whoever of the two has the higher priority starts first; the other is told who is there."""
+    """Of the two, the one with the higher priority starts first; the other's condition says who is there."""
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         operator = JobSets(world, jobs=4)
         for group in range(4):

@@ -58,7 +58,7 @@ async def preempt_trio(world, call, job_id):
 
 
 def take_node_1(world, cpu="4"):
-    """A daemon of others takes so much of it."""
+    """A daemon of others takes `cpu` of node-1."""
     spec = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
     world.put("pods", {"metadata": {"name": "daemon", "namespace": "kube-system"}, "spec": spec, "status": {}})
 
@@ -268,7 +268,7 @@ def add_band(world, role, index, name="", labels=None, **pod):
 
 
 def runs_on(world, job_id, *nodes, state=("RUNNING",)):
-    """The job of a band runs, with so many cpus on each node, in this order."""
+    """The job of a band runs on these nodes, in this order, each given with its number of cpus."""
     allocation = [{"name": name, "cpus": {"count": cpus}} for name, cpus in nodes]
     number = {"set": True, "number": sum(cpus for _, cpus in nodes)}
     fields = {"tasks": number, "cpus_per_task": number | {"number": 1}}

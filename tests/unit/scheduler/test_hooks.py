@@ -207,7 +207,7 @@ async def test_a_pod_with_the_labels_of_a_slurmd_pod_speaks_for_no_node(world, t
 
 
 async def test_an_epilog_of_a_job_whose_number_slurm_gave_away_costs_no_pod_its_node(world, tmp_path):
-    """slurmctld lost its state and counts anew: job 100 was that of another pod, on another node."""
+    """slurmctld lost its state and counts from the beginning: job 100 was the job of another pod, on another node."""
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call)
         status, answer = await call("epilog", job_id, node=2, gang="k8s:default/earlier:uid-earlier")

@@ -140,7 +140,7 @@ def test_the_delay_between_submits_grows_and_ends_when_something_changes():
 
 
 def tries_in_a_day(change_again_s):
-    """How often a job of a gang is given back that changes so often, and that no node takes."""
+    """How often a day a gang's job is given back, if the gang changes each `change_again_s` and no node takes it."""
     record, tries = Ledger().ensure(gang_id("uid")), 0
     for now in range(86400):
         if now % change_again_s == 0:

@@ -133,7 +133,7 @@ def test_behind_one_that_does_not_ask_all_that_is_free_is_taken_in_one_turn(queu
 
 
 def test_one_that_got_a_job_without_asking_may_ask_again_when_it_has_lost_that(queue):
-    """Of a submit whose answer was lost."""
+    """The answer to the submit was lost."""
     for name in ("a", "b"):
         queue.come(name)
     record = queue.ledger.get(GangId(namespace="default", name="b", uid="b"))

@@ -31,7 +31,7 @@ ACCOUNT = {"kubelet_account": "demo-kubelets"}
 
 @pytest.fixture
 async def kubelet(world, tmp_path):
-    """That of node-1. The class has a resource that stands for it."""
+    """The kubelet of node-1. The class has a resource that stands for it."""
     world.put("deviceclasses", {"metadata": {"name": DRIVER}, "spec": {"extendedResourceName": RESOURCE}})
     kubelet = Kubelet(**{GATE: True})
     async with serving_kubelet(kubelet, tmp_path) as port:

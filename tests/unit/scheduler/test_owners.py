@@ -1,4 +1,5 @@
-"""Owners of pods through the whole scheduler: found, waited for, followed, and told of when they cannot be read."""
+"""Owners of pods through the whole scheduler: it finds them, waits for them, follows them, and reports those that it
+cannot read."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""One odd object through the whole scheduler: its own gang waits, is told, and is not ended; all others go on."""
+"""One odd object through the whole scheduler: its own gang waits with a message and is not ended; all others go on."""
 
 import msgspec
 import pytest

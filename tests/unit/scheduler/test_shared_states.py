@@ -13,7 +13,7 @@ KNOWN = {JobId(n): RUNNING for n in range(1, MOST_IDS + 10)}
 
 
 class Slurm:
-    """Answers what it was asked about when it is told to."""
+    """Answers its questions only when a test lets it."""
 
     def __init__(self) -> None:
         self.asked: list[Sequence[JobId]] = []

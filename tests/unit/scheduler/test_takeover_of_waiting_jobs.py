@@ -138,7 +138,7 @@ async def test_nodes_that_are_excluded_for_no_reason_any_more_are_let_in(world, 
 
 
 async def test_jobs_from_before_gpus_took_whole_nodes_stay_as_they_are(world, tmp_path):
-    """Slurm changes neither a job that waits nor one that runs so: nobody is told, nothing ends."""
+    """Slurm changes this for neither a waiting nor a running job: no message is written, and nothing ends."""
     world.add_node(1, **{"nvidia.com/gpu": "4"})
     gpu = {"resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}
     async with leading(world, tmp_path, gpu_sharing=GpuSharing.COUNT):

@@ -1,4 +1,4 @@
-"""Pods with claims, on the whole scheduler: where their jobs may go, and what their claims are told."""
+"""Pods with claims, on the whole scheduler: where their jobs may go, and what is written on their claims."""
 
 import asyncio
 import time

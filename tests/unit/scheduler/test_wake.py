@@ -59,7 +59,7 @@ async def test_what_no_decision_reads_is_recognised_later_and_needs_no_pass(ledg
 
 
 def shown(sent, **meta):
-    """A pod as the watch shows it once it is bound, but for some of its metadata."""
+    """A pod as the watch shows it once it is bound, with some of its metadata changed."""
     bound = msgspec.structs.replace(sent.metadata, resource_version="2", generation=2)
     status = msgspec.structs.replace(sent.status, conditions=(Condition(type="PodScheduled", status="True"),))
     return msgspec.structs.replace(sent, metadata=msgspec.structs.replace(bound, **meta), status=status)

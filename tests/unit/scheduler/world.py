@@ -171,7 +171,7 @@ class World:
         self.put("pods", pod)
 
     def pod_is_gone(self, name="web"):
-        """The kubelet has told of the end of its containers before it let go of it."""
+        """The kubelet reported the end of the pod's containers before the pod was removed."""
         if self.pod(name)["spec"].get("nodeName"):
             self.pod_ends("Failed", name)
         self.pod_vanishes(name)

@@ -96,7 +96,7 @@ Respond = Callable[[Asked], Awaitable[Answer | None]]
 
 
 class Rest:
-    """A slurmrestd that says what it was told to, whatever it is asked, and keeps what it was asked."""
+    """A slurmrestd that gives set answers to any request, and keeps the requests."""
 
     def __init__(self) -> None:
         self.url = NOBODY

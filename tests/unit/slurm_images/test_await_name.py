@@ -33,7 +33,7 @@ class Server:
         self.questions: list[Question] = []
 
     def serve(self) -> None:
-        """Until a word comes that is no question."""
+        """Serve until a packet comes that is no question."""
         with self._socket:
             self._answer()
 

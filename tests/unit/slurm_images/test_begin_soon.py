@@ -26,7 +26,7 @@ GONE = "slurm_load_jobs error: Invalid job id specified"
 
 
 def begin_soon(folder: Path, *states: str) -> list[str]:
-    """What Slurm is told; it shows these records in order, the last one from then on."""
+    """Run begin-soon; Slurm shows these records in order, then always the last one. Return the commands to Slurm."""
     (folder / "scontrol").write_text(SCONTROL)
     (folder / "scontrol").chmod(0o755)
     seen = folder / "states"

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import tarfile
+import tomllib
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
@@ -21,7 +22,8 @@ import pytest
 
 from devcluster import packages
 
-PROGRAM = Path(__file__).resolve().parents[3] / "slurm-images" / "build"
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "slurm-images" / "build"
 
 
 def _load() -> object:
@@ -136,7 +138,7 @@ def test_stages_are_read_with_what_they_copy():
 def test_only_images_that_have_what_changed_get_a_new_tag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], renamed: set[str] | None
 ):
-    """Whoever has another tag is made anew, and slurmd pods drain for it."""
+    """Pods whose image gets another tag are replaced, and slurmd pods drain for that."""
     tree = tmp_path / "slurm-images"
     shutil.copytree(build.HERE, tree)
     monkeypatch.setattr(build, "HERE", tree)
@@ -189,6 +191,24 @@ def test_no_image_begins_with_one_that_somebody_else_may_move():
     for group in build.GROUPS.values():
         for suite, architecture in (("trixie", ""), ("sid", ""), ("trixie", "arm64")):
             assert build.for_architecture(group(build.Choice(suite)), architecture).base.ref.startswith("localhost/")
+
+
+def test_what_builds_the_package_is_locked_with_all_that_it_needs():
+    """The image and a release take the backend from the lock file, by hash; uv has a version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["build-system"]["requires"] == project["dependency-groups"]["build"]
+    locked = {each["name"]: each for each in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+    assert project["dependency-groups"]["build"] == [f"hatchling=={locked['hatchling']['version']}"]
+    for name in ("hatchling", *(each["name"] for each in locked["hatchling"]["dependencies"])):
+        assert all("sha256:" in wheel["hash"] for wheel in locked[name]["wheels"]), name
+    recipes = "".join(file.read_text() for file in (ROOT / "slurm-images").glob("*Dockerfile"))
+    assert "uv sync --frozen --inexact --only-group build\n" in recipes
+    assert '"--only-group", "build"' in (ROOT / "tools/release").read_text()
+    first, own = (words.split() for words in re.findall(r"pip install (.*)", recipes))
+    (uv,) = (word for word in first if not word.startswith("-"))
+    assert uv.startswith("uv==")
+    assert uv in (ROOT / "tools/bootstrap").read_text()
+    assert {"--no-deps", "--no-index", "--no-build-isolation"} < set(own)
 
 
 def test_an_image_with_a_mended_package_is_another_image():

@@ -1,4 +1,4 @@
-"""Of a Slurm that was configured without what sunkpy needs, build-slurm makes nothing."""
+"""build-slurm makes nothing of a Slurm that was configured without what sunkpy needs."""
 
 from __future__ import annotations
 

@@ -68,8 +68,9 @@ class Machine:
         (self.folder / "state").write_text(state)
         (self.folder / "reason").write_text(reason)
 
-    def check(self, *args: str, checks: str = ALL) -> str:
+    def check(self, *args: str, checks: str = ALL, within_s: int = 1) -> str:
         env = {
+            "SUNKPY_WITHIN_S": str(within_s),
             "SUNKPY_PATH": f"{self.folder}:{os.environ['PATH']}",
             "SUNKPY_CHECKS_ENV": str(self.folder / "checks.env"),
             "SUNKPY_ROOT": str(self.root),
@@ -107,6 +108,10 @@ def without_inodes(machine: Machine) -> None:
     machine.program("df", "#!/bin/bash\necho head\n[[ $* == */tmp ]] && echo '40% 99%' || echo '40% 3%'\n")
 
 
+def slow_disk(machine: Machine) -> None:
+    machine.program("df", "#!/bin/bash\n[[ $* == */tmp ]] && exec sleep 30\necho head\necho '40% 3%'\n")
+
+
 def hangs(machine: Machine) -> None:
     machine.program("stat", "#!/bin/bash\nexec sleep 30\n")
 
@@ -135,6 +140,7 @@ FAULTS = {
     "stale": (stale, "files: /nfs home (nfs4 of srv:/home) cannot be read"),
     "full": (full, "disk: /tmp is 96% full"),
     "inodes": (without_inodes, "disk: /tmp has used 99% of its inodes"),
+    "slow disk": (slow_disk, "disk: /tmp does not answer"),
     "memory": (
         lambda machine: machine.write("proc/meminfo", "MemTotal: 1048576 kB\n"),
         "memory: the machine has 1024 MiB, and Slurm gives away 2000",
@@ -229,6 +235,16 @@ def test_a_file_server_that_hangs_costs_a_second_and_one_process(machine: Machin
     for pid in started:
         (machine.root / "proc" / pid).mkdir(exist_ok=True)
     assert len(started) == 8
+
+
+def test_whatever_may_hang_is_asked_at_the_same_time(machine: Machine) -> None:
+    """Each of these programs waits until all others run, so one after the other they would all hang."""
+    everyone = 5  # df for three folders, stat for one file system, curl
+    meet = f"echo >> met\nwhile [ $(wc -l < met) -lt {everyone} ]; do sleep 0.05; done\n"
+    for name in ("df", "stat", "curl"):
+        answer = (machine.folder / name).read_text().removeprefix("#!/bin/bash\n")
+        machine.program(name, f"#!/bin/bash\n{meet}{answer}")
+    assert machine.check("--only", within_s=20) == ""
 
 
 def test_before_slurmd_registers_it_only_says_what_fails(machine: Machine) -> None:

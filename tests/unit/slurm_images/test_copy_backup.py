@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
 
 
 def name_of(days: float) -> str:
-    """That of a backup that was made so many days ago."""
+    """The name of a backup that was made `days` days ago."""
     return f"{NAME}-{datetime.now(UTC) - timedelta(days=days):%Y%m%dT%H%M%SZ}.{TYPE}"
 
 
@@ -38,7 +38,7 @@ class Volume:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "backup", self.folder], check=True)
 
     def add(self, *, days: float, size: int, whole: bool = True) -> str:
-        """A backup of about this size, made so many days ago; its name."""
+        """Add a backup of about this size that was made `days` days ago; return its name."""
         name = name_of(days)
         (self.folder / name).write_bytes(gzip.compress(os.urandom(size) + b"\n" + END * whole, 1))
         return name

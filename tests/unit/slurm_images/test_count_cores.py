@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,25 +13,29 @@ PROGRAM = Path(__file__).parents[3] / "slurm-images" / "bin" / "count-cores"
 
 
 def count(folder: Path, shape: str, cpus: int, smt: str, conf: str = "") -> subprocess.CompletedProcess[str]:
-    """Of a machine of this shape, such as `2:18:2`: sockets, cores of each, threads of each core.
-
-    With l3cache_as_socket it has twice as many sockets, with numa_node_as_socket three times as many.
-    """
+    """Run count-cores on a machine of this shape, such as `2:18:2`: sockets, cores of each, threads of each core."""
     sockets, cores, threads = (int(each) for each in shape.split(":"))
     slurmd, slurm_conf = folder / "slurmd", folder / "slurm.conf"
     slurmd.write_text(
-        f"#!/bin/bash\nsockets={sockets} all={sockets * cores * threads}\n"
-        '[ "$1" = -C ] || exit 1\n'
-        '[ "${2:-} ${3:-}" != "--parameters l3cache_as_socket" ] || sockets=$((sockets * 2))\n'
-        '[ "${2:-} ${3:-}" != "--parameters numa_node_as_socket" ] || sockets=$((sockets * 3))\n'
-        f'echo "NodeName=a CPUs=$all Boards=1 SocketsPerBoard=$sockets CoresPerSocket=$(({sockets * cores} / sockets))'
+        '#!/bin/bash\n[ "$1" = -C ] || exit 1\n'
+        f'echo "NodeName=a CPUs={sockets * cores * threads} Boards=1 SocketsPerBoard={sockets} CoresPerSocket={cores}'
         f' ThreadsPerCore={threads} RealMemory=1000"\necho UpTime=0-00:00:01\n'
     )
     slurmd.chmod(0o755)
     slurm_conf.write_text(conf)
-    env = {"PATH": os.environ["PATH"], "SUNKPY_SLURMD": str(slurmd)}
+    env = {"PATH": os.environ["PATH"], "SUNKPY_SLURMD": str(slurmd), "SUNKPY_SYS": str(folder / "system")}
     argv = [str(PROGRAM), str(cpus), smt, str(slurm_conf)]
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=30)
+
+
+def share(folder: Path, caches: Sequence[str], nodes: Sequence[str]) -> None:
+    """What the kernel lists: for each cpu which ones have its cache of level 3, for each NUMA node its cpus."""
+    files = {f"cpu/cpu{cpu}/cache/index3/shared_cpu_list": cpus for cpu, cpus in enumerate(caches)}
+    files |= {f"node/node{node}/cpulist": cpus for node, cpus in enumerate(nodes)}
+    for name, cpus in files.items():
+        file = folder / "system" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{cpus}\n")
 
 
 def words(cpus: int, shape: str, spec: int = 0) -> str:
@@ -66,14 +71,27 @@ def test_sockets_and_cores_are_the_machines(tmp_path: Path, machine: str, cpus: 
 @pytest.mark.parametrize(
     ("conf", "shape"),
     [
-        ("SlurmdParameters=config_overrides,l3cache_as_socket\n", "4:9:2"),
-        ("slurmdparameters=l3cache_as_socket,config_overrides\n", "4:9:2"),
-        ("SlurmdParameters=numa_node_as_socket,config_overrides\n", "6:6:2"),
-        ("SlurmdParameters=config_overrides\n#SlurmdParameters=l3cache_as_socket\n", "2:18:2"),
+        ("SlurmdParameters=config_overrides,l3cache_as_socket\n", "4:2:2"),
+        ("slurmdparameters=l3cache_as_socket,config_overrides\n", "4:2:2"),
+        ("SlurmdParameters=NUMA_node_as_socket\n", "8:1:2"),
+        ("SlurmdParameters=config_overrides\n#SlurmdParameters=l3cache_as_socket\n", "2:4:2"),
     ],
 )
 def test_caches_or_numa_nodes_are_sockets_where_slurm_conf_says_so(tmp_path: Path, conf: str, shape: str) -> None:
-    assert count(tmp_path, "2:18:2", 72, "", conf).stdout.strip() == words(72, shape)
+    """Four caches and eight NUMA nodes, beside which are two of a card that have memory only."""
+    caches = [f"{core // 2 * 2}-{core // 2 * 2 + 1},{core // 2 * 2 + 8}-{core // 2 * 2 + 9}" for core in range(8)]
+    share(tmp_path, caches * 2, [*(f"{core},{core + 8}" for core in range(8)), "", ""])
+    done = count(tmp_path, "2:4:2", 16, "", conf)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, words(16, shape), "")
+
+
+@pytest.mark.parametrize("caches", [[], ["0-2"] * 3 + ["3-5"] * 3 + ["6-7"] * 2])
+def test_caches_that_cannot_be_sockets_are_told(tmp_path: Path, caches: list[str]) -> None:
+    share(tmp_path, caches, ["0-7"])
+    done = count(tmp_path, "2:4:1", 8, "", "SlurmdParameters=l3cache_as_socket\n")
+    counted = len(set(caches))
+    said = f"count-cores: l3cache_as_socket changes nothing here: 8 cores cannot be shared among {counted} sockets"
+    assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (0, words(8, "2:4:1"), said)
 
 
 def test_a_slurmd_that_finds_nothing_leaves_one_socket(tmp_path: Path) -> None:

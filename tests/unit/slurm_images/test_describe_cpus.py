@@ -1,4 +1,4 @@
-"""What slurmd is told of the machine's cpus, from what /sys says of them."""
+"""What slurmd gets to know about the machine's cpus, from what /sys says about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parents[3] / "slurm-images" / "bin" / "describe-cpus"
 
 
 def describe(folder: Path, siblings: Sequence[str], online: str) -> subprocess.CompletedProcess[str]:
-    """Of a machine whose cpus have these siblings, each as the kernel lists them."""
+    """Run describe-cpus on a machine whose cpus have these siblings, as the kernel lists them for each."""
     (folder / "online").write_text(f"{online}\n")
     for number, text in enumerate(siblings):
         topology = folder / f"cpu{number}" / "topology"

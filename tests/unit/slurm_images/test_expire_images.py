@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="users have folders of
 
 
 class Cache:
-    """Of a node, or of several."""
+    """The cache of images of one node, or of several."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "images"
@@ -33,7 +33,7 @@ class Cache:
         self._script = shutil.copy(SCRIPT, folder)  # people may not enter every folder that a checkout is in
 
     def put(self, name: str, *, uid: int = ANN, days: float = 0, gib: int = 0) -> Path:
-        """An image that was last used so long ago."""
+        """Put an image that was last used `days` days ago."""
         own = self.folder / str(uid)
         own.mkdir(exist_ok=True)
         own.chmod(0o700)

@@ -1,4 +1,4 @@
-"""find-unkillable: a job whose processes outlive SIGKILL is told of, where slurmstepd tells nobody."""
+"""find-unkillable reports a job whose processes outlive SIGKILL, where slurmstepd does not."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Pod:
         return subprocess.Popen([SCRIPT], env=env, cwd=self._folder)
 
     def lines(self, name: str) -> list[str]:
-        """What a program was told."""
+        """The calls of a program."""
         file = self._folder / name
         return file.read_text().splitlines() if file.exists() else []
 

@@ -72,7 +72,7 @@ class Kept:
         return file.read_text().splitlines() if file.exists() else []
 
     def told(self, name: str, *, times: int) -> list[str]:
-        """What a program beside it has been told, once it was started so often."""
+        """The calls of a program beside it, once it was started `times` times."""
         file = self.folder / name
         wait(
             lambda: file.exists() and len(file.read_text().splitlines()) == times, timeout_s=20, what=f"{times} {name}"

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[3] / "slurm-images" / "bin" / "make-homes"
-MOUNTED = 'mount --bind "$1/home" /home; mount --bind "$1/passwd" /etc/passwd; exec bash "$2" 65520'
+MOUNTED = 'mount --bind "$1/home" /home; mount --bind "$1/passwd" /etc/passwd; shift; exec "$@"'
+SQUASHED = ("setpriv", "--bounding-set=-chown,-dac_override,-dac_read_search,-fowner", "--inh-caps=-all")
+NOT_MADE = "make-homes: cannot make /home/user1; is /home writable by root?\n"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="homes of several users need root")
 
@@ -18,10 +20,16 @@ def _owners(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path.relative_to(folder)): path.lstat()[4:6] for path in sorted(folder.rglob("*"))}
 
 
-def _make(folder: Path) -> str:
+def _run(folder: Path, *command: object, **env: str) -> subprocess.CompletedProcess[str]:
     (folder / "passwd").write_text("root:x:0:0::/root:/bin/sh\nuser1:x:65520:65520::/home/user1:/bin/bash\n")
-    run = ["unshare", "--mount", "bash", "-ec", MOUNTED, "-", folder, SCRIPT]
-    return subprocess.run(run, capture_output=True, text=True, check=True, timeout=30).stderr
+    run = ["unshare", "--mount", "bash", "-ec", MOUNTED, "-", folder, *command]
+    return subprocess.run(run, capture_output=True, text=True, check=False, timeout=30, env={**os.environ, **env})
+
+
+def _make(folder: Path, *before: str) -> str:
+    done = _run(folder, *before, "bash", SCRIPT, "65520")
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def test_what_user1_had_under_its_old_number_is_given_to_it(tmp_path: Path):
@@ -48,3 +56,31 @@ def test_a_missing_home_is_made(tmp_path: Path):
     (tmp_path / "home").mkdir()
     assert "making /home/user1 for user1" in _make(tmp_path)
     assert _owners(tmp_path / "home")["user1"] == (65520, 65520)
+
+
+def _log_in(folder: Path) -> tuple[int, str]:
+    """What PAM sees at a login of user1."""
+    done = _run(folder, *SQUASHED, "bash", SCRIPT, PAM_USER="user1", PAM_TYPE="open_session")
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    """The folder of homes as root sees it behind `root_squash`: it belongs to somebody else, and root has no rights."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    os.chown(home, 65534, 65534)
+    return home
+
+
+def test_behind_root_squash_no_home_is_made_and_the_login_is_refused_with_the_reason(tmp_path: Path, export: Path):
+    assert NOT_MADE in _make(tmp_path, *SQUASHED), "the login pod starts, for other people may have a home"
+    assert _log_in(tmp_path) == (1, NOT_MADE)
+    assert list(export.iterdir()) == []
+
+
+def test_behind_root_squash_a_home_that_was_made_on_the_server_is_entered(tmp_path: Path, export: Path):
+    (export / "user1").mkdir(mode=0o700)
+    os.chown(export / "user1", 65520, 65520)
+    assert "/home/user1" not in _make(tmp_path, *SQUASHED)
+    assert _log_in(tmp_path) == (0, "")

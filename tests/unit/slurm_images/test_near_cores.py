@@ -61,7 +61,7 @@ def near(folder: Path, machine: Machine, local: str, shape: str, conf: str = "",
     (folder / "slurm.conf").write_text(conf)
     sockets, cores, threads = shape.split(":")
     words = f"CPUs=1 Boards=1 SocketsPerBoard={sockets} CoresPerSocket={cores} ThreadsPerCore={threads}"
-    env = {"PATH": os.environ["PATH"], "SUNKPY_SYS": str(folder)}
+    env = {"PATH": os.environ["PATH"], "SUNKPY_SYS": str(folder / "devices/system")}
     argv = [PROGRAM, gpu, words, folder / "slurm.conf"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -79,6 +79,7 @@ def near(folder: Path, machine: Machine, local: str, shape: str, conf: str = "",
         pytest.param(ODD, "2,6", "4:2:1", NUMA, "2-3", id="a NUMA node as socket"),
         pytest.param(ODD, "1,5", "4:2:1", NUMA, "4-5", id="one of the second package"),
         pytest.param(ODD, "0,2,5,7", "4:2:1", L3, "0-1,6-7", id="two caches as sockets"),
+        pytest.param(ODD, "1,5", "2:4:1", L3, "4-7", id="caches that slurmd could not count as sockets"),
     ],
 )
 def test_cores_have_the_numbers_of_slurm(

@@ -30,10 +30,11 @@ def next_job_id(
     name: str = "job_state",
     how: tuple[str, ...] = (),
 ) -> str:
-    """What is said of scripts that were written so many seconds after the jobs were saved, and of how they were.
+    """Run next-job-id and return its output.
 
-    `began`: with which id the last slurmctld was told to go on, and how many seconds after that save; `ended_s`: so
-    many seconds after it, the folder was changed last. `name`: the file with the saved jobs; `how`: further arguments.
+    `scripts`: id of a job -> the seconds from the save of all jobs to the writing of its script. `began`: the id with
+    which the last slurmctld had to go on, and how many seconds after that save it began. `ended_s`: the seconds from
+    the save to the last change of the folder. `name`: the file with the saved jobs; `how`: further arguments.
     """
     folder.mkdir(exist_ok=True)
     state, slurm_conf = folder / "state", folder / "slurm.conf"

@@ -11,7 +11,9 @@ NOBODY = 65534
 
 
 def limits(**hard: int) -> tuple[list[str], str]:
-    """Of stack, open files and locked memory, soft and hard, and what it says, for who may raise no hard limit."""
+    """Soft and hard limits of stack, open files and locked memory, and what raise-limits says, for a user who may raise
+    no hard limit.
+    """
 
     def lower() -> None:
         for name, most in hard.items():

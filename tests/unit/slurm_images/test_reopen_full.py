@@ -72,12 +72,12 @@ class Pod:
             (self._folder / "away").unlink()
 
     def lines(self, name: str) -> list[str]:
-        """What a program was told."""
+        """The calls of a program."""
         file = self._folder / name
         return file.read_text().splitlines() if file.exists() else []
 
     def looks_again(self, times: int = 4) -> None:
-        """The disk has been looked at so often since."""
+        """Wait until reopen-full has looked at the disk `times` more times."""
         before = len(self.lines("looks"))
         assert wait_until(lambda: len(self.lines("looks")) >= before + times, timeout_s=30, every_s=0.02)
 
@@ -87,7 +87,7 @@ class Pod:
         assert wait_until(lambda: len(self.lines("asked")) >= before + 3, timeout_s=30, every_s=0.02)
 
     def is_open(self, times: int = 1) -> bool:
-        """Its drain was lifted so often."""
+        """True if the drain was lifted `times` times."""
         return bool(wait_until(lambda: len(self.lines("writes")) >= times, timeout_s=10, every_s=0.02))
 
 
@@ -110,7 +110,7 @@ def looking() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @pytest.fixture
 def looked_at(pod: Pod, looking: list[subprocess.Popen[bytes]]) -> Pod:
-    """Its disk is full, and its node was seen open."""
+    """The pod, whose disk is full; reopen-full has seen its node open."""
     pod.disk("96%   3%")
     looking.append(pod.start())
     pod.is_asked_again()

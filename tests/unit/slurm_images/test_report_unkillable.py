@@ -76,7 +76,7 @@ class Node:
 
     @property
     def log(self) -> str:
-        """Of the pod."""
+        """The log of the pod."""
         return (self._folder / "proc/1/fd/2").read_text()
 
 

@@ -72,9 +72,9 @@ PGREP = """\
 
 
 def requeue_lost(folder: Path, *jobs: str, later: str = "", elsewhere: str = "") -> tuple[list[str], str]:
-    """What Slurm is told, and what is said, when these jobs were running before.
+    """Run requeue-lost after a slurmd that had these jobs. Return its calls of Slurm's commands, and its output.
 
-    `later` starts after slurmd; the scripts of `elsewhere` run on another node.
+    `later`: a job that starts after slurmd. `elsewhere`: a job whose script runs on another node.
     """
     told = folder / "told"
     for name, text in (("scontrol", SCONTROL), ("scancel", SCANCEL), ("squeue", SQUEUE), ("pgrep", PGREP)):
@@ -202,7 +202,7 @@ def test_a_note_of_an_older_chart_and_a_job_without_one_prove_nothing(tmp_path: 
 
 
 def test_only_the_run_that_was_lost_ends(tmp_path: Path):
-    """Meanwhile the job is over, or another node has requeued it, and it runs anew."""
+    """Meanwhile the job has ended, or another node has requeued it and it runs again."""
     replace_pod(tmp_path)
     assert requeue_lost(tmp_path, "9000024", elsewhere="9000023 9000024 9000025") == ([], "")
 

@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).resolve().parents[3] / "slurm-images" / "bin" / "run-se
 
 
 class Services:
-    """A folder as the ConfigMap has it; `told` is what services and program wrote down."""
+    """A folder as the ConfigMap has it; `told` has the lines that services and program wrote."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "services"

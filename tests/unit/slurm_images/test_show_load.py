@@ -1,4 +1,4 @@
-"""What people are told when they log in: nodes by state, and their own jobs."""
+"""What people see when they log in: nodes by state, and their own jobs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_a_lower_limit_of_the_container_does_not_keep_sshd_from_starting():
 
 @pytest.mark.parametrize(("port", "option"), [("", ""), ("2022", "-p 2022 ")])
 def test_sshd_listens_where_it_is_told_in_place_of_its_configuration(port: str, option: str):
-    """Of a port on its command line sshd(8) says that those of the configuration are ignored."""
+    """With a port on the command line, sshd ignores the ports of its configuration (sshd(8))."""
     (line,) = [line for line in SCRIPT.read_text().splitlines() if "/usr/sbin/sshd -D" in line]
     shell = f"host_keys=(-h /key); {line.replace('/usr/sbin/sshd', 'echo').rstrip(' &')}"
     env = {**os.environ, "SUNKPY_SSH_PORT": port}

@@ -30,7 +30,7 @@ cat "$STEPS"
 
 
 def stop(folder: Path, state: str, *, steps: Sequence[str] = (), stays: bool = False) -> tuple[list[str], int]:
-    """What Slurm is told when a slurmd pod stops whose node is in this state, and how often steps were seen."""
+    """Stop a slurmd pod whose node is in this state. Return the commands to Slurm, and how often steps were listed."""
     told, looks, running = folder / "told", folder / "looks", folder / "steps"
     for file in (told, looks):
         file.touch()

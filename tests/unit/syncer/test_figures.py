@@ -44,7 +44,7 @@ async def counted(tmp_path) -> AsyncIterator[Counted]:
 
 
 def figures(feed: FigureFeed) -> dict[tuple[str, str], float]:
-    """By name and the values of the labels."""
+    """The figures by name and values of the labels."""
     families = text_string_to_metric_families(feed.text.decode())
     return {(s.name, ",".join(s.labels.values())): s.value for family in families for s in family.samples}
 

@@ -40,7 +40,7 @@ def counts(world: World) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def told(world: World) -> World:
-    """Its ConfigMap is there."""
+    """The world with the ConfigMap."""
     world.settings = msgspec.structs.replace(world.settings, potential_config_map=OURS)
     world.api.define("v1", "ConfigMap", "configmaps")
     world.api.put("configmaps", {"metadata": {"name": OURS, "namespace": "slurm"}})

@@ -67,7 +67,7 @@ class World:
         self.process = Process("syncer", self.settings)
         self.key_file = ""
         self.later_s = 0.0
-        """By how much the syncer's clock, but for that of the answers of Slurm, is set forward."""
+        """By how many seconds the syncer's clock is set forward, except the clock for Slurm's answers."""
         self.metrics = SyncerMetrics(self.process.registry)
 
     def add_pod(self, name: str = NAME, *, start_time: str | None = None, **annotations: str) -> None:

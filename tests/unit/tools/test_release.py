@@ -149,7 +149,7 @@ def test_a_changelog_without_what_is_unreleased_is_refused(tool):
 
 @pytest.fixture
 def steps(tool, monkeypatch):
-    """Steps that do nothing but what is said of one, and which of them ran."""
+    """Steps that do nothing, unless `behave` has a function for one, and the names of steps that ran."""
     ran, behave = [], {}
 
     def step(name):
@@ -205,6 +205,28 @@ def test_each_slurm_has_values_of_its_own_and_shares_what_is_not_slurm(tool):
         "sunkpy": f"r/sunkpy:0.2.0@sha256:{4:064}",
     }
     assert tool.values_of(plan, "trixie")["slurmd"] == f"r/slurmd:trixie-000000000000@sha256:{0:064}"
+
+
+def test_charts_name_the_index_of_an_image_for_several_platforms(tool):
+    plan = built(
+        tool,
+        "0.2.0",
+        names=("slurmd",),
+        suites=("trixie",),
+        digest=lambda *_: f"sha256:{'a' * 64}",
+        platforms=tool.PLATFORMS,
+    )
+    assert tool.values_of(plan, "trixie")["slurmd"] == f"r/slurmd:trixie-{'a' * 12}@sha256:{'a' * 64}"
+    assert plan.layout.digest("slurmd_0.2.0-trixie_linux-arm64") == f"sha256:{'f' * 64}"
+
+
+def test_the_checks_are_lint_and_then_all_tests(tool):
+    (tool.ROOT / "Makefile").write_text("lint test:\n\t@echo $@ >> made\n")
+    tool.check(None)
+    assert (tool.ROOT / "made").read_text() == "lint\ntest\n"
+    (tool.ROOT / "Makefile").write_text("lint:\n\t@true\ntest:\n\t@false\n")
+    with pytest.raises(tool.Refused, match="`make test` ended with code 2"):
+        tool.check(None)
 
 
 def test_images_are_those_that_the_build_makes():

@@ -85,6 +85,36 @@ def test_a_part_that_does_not_end_is_ended(tool, monkeypatch):
     assert _report(tool, "long")["result"] == "`sleep 600` was ended after two hours"
 
 
+def test_a_part_that_ignores_this_is_killed(tool, monkeypatch):
+    monkeypatch.setattr(tool, "LIMIT_S", 0)
+    monkeypatch.setattr(tool, "ENDING_S", 0.5)
+    hangs = """bash -c 'trap "" TERM; sleep 600'"""
+    monkeypatch.setitem(tool.PARTS, "long", tool.Part("it hangs", (hangs,)))
+    assert _run(tool, "long").exit_code == 1
+    assert _report(tool, "long")["result"].endswith("was killed after two hours: it did not end by itself")
+
+
+def test_a_part_without_what_it_needs_is_left_out_unless_it_is_asked_for(tool, monkeypatch):
+    parts = {"growth": tool.Part("it grows", ("make good",), needs="PROGRAM"), "long": tool.Part("", ("make good",))}
+    monkeypatch.setattr(tool, "PARTS", parts)
+    monkeypatch.delenv("PROGRAM", raising=False)
+    done = _run(tool)
+    assert done.exit_code == 0
+    assert done.output.endswith("left out: growth needs PROGRAM\n")
+    assert [_report(tool, name)["result"] for name in parts] == ["left out: needs PROGRAM", "passed"]
+    asked = _run(tool, "growth")
+    assert (asked.exit_code, asked.output) == (1, "Error: growth needs PROGRAM\n")
+    monkeypatch.setenv("PROGRAM", "/bin/true")
+    assert _run(tool, "growth").exit_code == 0
+    assert _report(tool, "growth")["result"] == "passed"
+
+
+def test_a_part_needs_the_variable_that_its_description_names(tool):
+    named = {name: re.findall(r"[A-Z]+_[A-Z_]+", part.shows) for name, part in tool.PARTS.items()}
+    assert named["source"] == ["SLURM_SOURCE"]
+    assert named == {name: [part.needs] if part.needs else [] for name, part in tool.PARTS.items()}
+
+
 def test_changes_that_are_not_committed_are_refused(tool):
     (tool.ROOT / "Makefile").write_text("")
     done = _run(tool, "long")

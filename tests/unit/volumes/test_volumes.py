@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from devcluster.waiting import wait_until
 from sunkpy.runtime.settings import BadSettings, decode
 from sunkpy.volumes.metrics import VolumesCollector, made_at
 from sunkpy.volumes.settings import BackupSettings, VolumesSettings
+from tests.ports import free_ports
 
 BEGAN = 1_700_000_000.0
 HOUR = 3600.0
@@ -131,8 +131,7 @@ def test_an_unknown_setting_is_refused() -> None:
 
 
 def test_the_command_serves_it_without_a_lease_and_says_what_it_cannot_read(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     (folder := tmp_path / "volume").mkdir()
     settings = f'{{volumes: {{a: "{folder}"}}, http: {{port: {port}}}}}'
     words = [sys.executable, "-c", "from sunkpy.cli import main; main()", "volumes", "--settings", settings]

@@ -1,12 +1,13 @@
-"""What to do about a gang now. Pure: the same snapshot gives the same actions, and repeating the actions does no harm.
+"""Decides what to do about a gang now. This is pure: the same snapshot gives the same actions, and repeating the
+actions does no harm.
 
 If a job could not be read, it counts neither as running nor as ended, and no action follows. If Slurm has proved that
-it does not know a job, its running pods stay all the same: `lost_job`.
+it does not know a job, the running pods of that job stay all the same: `lost_job`.
 
 1. A pod of a DaemonSet is bound to the node that it names, without a job.
 2. `ending`: all pods are gone or finished, so their job ends.
 3. `bound`: some pods have nodes, and Slurm knows their job. The pods stay as long as the job holds these nodes, and are
-   evicted when it loses them. Members without a node are bound one by one.
+   evicted when the job loses them. Pods without a node are bound one by one.
 4. `lost_job`: some pods have nodes, and Slurm has lost their job. A replacement job is submitted for these nodes.
 5. `queued`: no pod has a node. A job is submitted and kept up to date while it is pending. When it starts, its pods are
    bound.
@@ -28,7 +29,7 @@ _RUNS_AGAIN = "it had ended on a node, and slurmctld has forgotten that"
 
 
 def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
-    """Return the actions for a gang, in the order in which to do them."""
+    """Return the actions for a gang in its present state, in the order in which the scheduler has to execute them."""
     gang = snapshot.gang
     # 1. Pods of a DaemonSet.
     if gang is not None and gang.never_queues:

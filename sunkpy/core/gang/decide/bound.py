@@ -1,8 +1,8 @@
-"""Decisions for a gang with members on nodes whose job Slurm still knows.
+"""Decides for a gang that has pods on nodes, while Slurm still knows the job under which they were bound.
 
-While the job holds its nodes, the pods stay, and members without a node get its free slots. A job loses its nodes if it
-is preempted, requeued, suspended or cancelled, or its time is up. Then the pods are evicted, and a job that Slurm may
-start again is cancelled.
+While the job holds its nodes, the pods stay, and pods of the gang without a node get the free slots of the job. A job
+loses its nodes if it is preempted, requeued, suspended or cancelled, or its time is up. Then the pods are evicted, and
+a job that Slurm may start again is cancelled.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ nodes.
 
 
 def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Return the actions for a gang with pods that have nodes under `job`."""
+    """Return the actions for a gang whose pods were bound to nodes under `job`, which Slurm still knows."""
     why = f"the pod was bound by job {job.id}"
     actions: list[GangAction] = [Cancel(job=each.id, why=why) for each in snapshot.live_jobs if each.id != job.id]
     if job.phase not in HOLDING:
@@ -64,7 +64,9 @@ def decide_bound(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> li
 
 
 def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Evict the pods, because the job has lost its nodes."""
+    """Return the actions for a gang whose job has lost its nodes: its pods are evicted (or their owner is suspended),
+    and a job that Slurm has suspended or queued again is cancelled.
+    """
     suspension = suspension_of(gang, policy)
     actions = evict_all([Evict(pod=pod, job=job.id, suspension=suspension) for pod in snapshot.staying], gang, policy)
     # A suspended job runs no Epilog for these pods, and a requeued one starts a second time without them.
@@ -74,15 +76,17 @@ def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list
 
 
 def _leave_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Evict members whose devices may belong to others by now. The job keeps the devices until the members are gone."""
+    """Return the evictions of the pods whose devices may belong to other pods by now (`Snapshot.lost_devices`). The job
+    keeps the devices until these pods are gone.
+    """
     going = [(pod, snapshot.lost_devices[pod.uid]) for pod in snapshot.staying if pod.uid in snapshot.lost_devices]
     causes = [(pod, EndCause(reason=DEVICES_LOST, message=why)) for pod, why in going]
     return evict_all([Evict(pod=pod, job=job.id, cause=cause) for pod, cause in causes], gang, policy)
 
 
 def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """Make members solo gangs that are on nodes which the gang's job does not have: the job gave the node up, or Slurm
-    has forgotten the pod's own job.
+    """Return actions that make gangs of their own of the pods that are on nodes which the gang's job does not have: the
+    job gave the node up, or Slurm has forgotten a job that the pod had for itself.
     """
     if not snapshot.is_several or not job.is_script_running or not job.nodes:
         return []
@@ -91,11 +95,11 @@ def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
 
 
 def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Correct the notes of devices on bound members: Slurm may report devices late, and a replacement job may have
-    others.
+    """Return actions that correct the annotation of GPU indices on bound pods: Slurm may report the devices of the job
+    late, and a replacement job may have other devices.
 
-    Devices of claims, and those of sunkpy's device plugin, cannot change while a pod runs, and Slurm may give its old
-    ones to other jobs. So such a pod is evicted.
+    Devices of claims, and those that sunkpy's device plugin hands out, cannot change while a pod runs, and Slurm may
+    give the pod's old devices to other jobs. So a pod with such devices is evicted if its indices change.
     """
     holding = snapshot.holding
     bound = [pod for pod in gang.members if holding.get(pod.uid) in job.slurm.devices and not pod.is_deleting]
@@ -115,7 +119,10 @@ def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
 
 
 def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Bind members of later waves, and members that replace others, one by one: the job already has their nodes."""
+    """Return actions for the pods that still wait for a node while others of the gang have nodes: pods that the owner
+    made later, and pods that replace others. Each is bound by itself, because the job has their nodes already. A pod
+    for which the job has no room becomes a gang of its own, or waits until a seat (room for one pod) is free.
+    """
     if not gang.is_sized:
         return hold(snapshot, gang, job)
     late = waiting(gang)
@@ -143,7 +150,9 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
 
 
 def _if_refused(snapshot: Snapshot, gang: Gang, pod: Pod) -> IfRefused:
-    """Return what to do if the node of its seat refuses a member that is bound after the first wave."""
+    """Return what to do if the node refuses this pod, which is bound after the pods that started together: give the job
+    back, try the node again, or make the pod a gang of its own.
+    """
     refusal = snapshot.refusals.get(pod.uid)
     if snapshot.is_half_bound or (refusal is not None and not snapshot.holding):
         return IfRefused.GIVE_BACK
@@ -154,7 +163,10 @@ def _if_refused(snapshot: Snapshot, gang: Gang, pod: Pod) -> IfRefused:
 
 
 def _gets_no_seat(snapshot: Snapshot, gang: Gang, job: Job) -> bool:
-    """True if a pod without a seat never gets one under this job: the job is a replacement, or has too few slots."""
+    """True if a pod that now has no seat (room in the job) will never get one under this job. Either the job is a
+    replacement, made only for pods that had nodes when their job was lost; or it has fewer slots than the gang needs,
+    and no pod of the gang is about to leave.
+    """
     if job.is_replacement:
         return True
     has_fewer = job.slurm.tasks < gang.seats and not all(snapshot.seating(job).nodes.values())

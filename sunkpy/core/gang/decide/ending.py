@@ -1,9 +1,10 @@
-"""How a job ends once its pods are done, and how pods are evicted. `bound` and `lost_job` choose the pods.
+"""How a job ends once its pods are done, and how pods are evicted. The modules `bound` and `lost_job` choose the pods
+that are evicted.
 
 The author of a pod sets its grace period, and it may be a day. Until the pod is gone, Slurm starts nothing on the node,
 and an Epilog that waits too long drains the node. So a pod whose job has ended gets a grace period of some minutes at
 most. A grace period can only be shortened, also for a pod that is being deleted (Kubernetes, `rest.BeforeDelete`). The
-kubelet counts the shorter one from when it hears of it.
+kubelet counts a shortened grace period from the moment when it hears of it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ TOLD_PATIENCE_S = 15.0
 
 
 def longest_grace_s(gang: Gang, policy: Policy) -> int:
-    """Return the limit in seconds for the grace period of the gang's pods: that of their namespace, else the shortest
-    of their partitions.
+    """Return the longest grace period, in seconds, that the gang's pods may have when their job has lost the node: the
+    limit of their namespace, or without one the shortest limit of the partitions that the gang asks for.
     """
     by_partition = policy.partition_grace_s
     partitions = (gang.options.partition or policy.default_partition).split(",")
@@ -45,8 +46,8 @@ def longest_grace_s(gang: Gang, policy: Policy) -> int:
 
 
 def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
-    """Return the eviction with a grace period of at most `longest_s`; a `Shorten` if somebody else has deleted the pod
-    with a longer one.
+    """Return the eviction with a grace period of at most `longest_s` seconds. If somebody else has deleted the pod
+    already, with a longer grace period, return an action that shortens it.
     """
     pod, given_s, asked_s = evict.pod, evict.pod.metadata.deletion_grace_period_seconds, grace_s(evict.pod)
     if pod.is_deleting and given_s is not None and given_s > longest_s:
@@ -58,11 +59,12 @@ def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
 
 
 def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
-    """Return the grace period in seconds for a deletion: `longest_s`, or what remains of the pod's own grace period if
-    it is being deleted. With a longer one the kubelet would start to count again.
+    """Return the grace period in seconds with which to delete a pod: `longest_s`. If the pod is being deleted already
+    and less remains of its grace period, return what remains, because the kubelet would start to count a longer one
+    again.
 
-    If the pod's grace period is over and the pod still exists, its kubelet learned of the deletion late, so it gets
-    `longest_s`. `now` is wall-clock time, because the apiserver noted the end of the grace period in wall-clock time.
+    If the grace period is over and the pod still exists, its kubelet learned of the deletion late: the pod gets
+    `longest_s`. `now` is wall-clock time, because the apiserver notes the end of the grace period in wall-clock time.
     """
     until = pod.metadata.deletion_timestamp
     left_s = math.ceil((parse_rfc3339(until) - now).total_seconds()) if until is not None else 0
@@ -70,7 +72,9 @@ def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
 
 
 def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
-    """Return a warning for a pod with a longer grace period than it will get; None if it is short enough."""
+    """Return a warning for a pod whose grace period is longer than `longest_s` seconds, the most that it gets when its
+    job has lost the node. None if its grace period is not longer.
+    """
     if grace_s(pod) <= longest_s:
         return None
     note = (
@@ -81,7 +85,9 @@ def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
 
 
 def end_jobs(snapshot: Snapshot) -> list[GangAction]:
-    """Return the actions that end the gang's jobs, because all its pods are gone or finished."""
+    """Return the actions that end the gang's jobs, because all pods of the gang are gone or finished. A job that has to
+    keep its nodes for pods to come, or cannot be ended yet, gets no action.
+    """
     return [action for job in snapshot.live_jobs for action in _end_job(snapshot, job)]
 
 
@@ -107,13 +113,16 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
 
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
-    """True if the job got the signal to end more than `TOLD_PATIENCE_S` ago and has not ended."""
+    """True if more than `TOLD_PATIENCE_S` seconds have passed since Slurm confirmed that it sent the job the signal to
+    end. The caller asks only about jobs that have not ended.
+    """
     return job.heard_at is not None and snapshot.now - job.heard_at > TOLD_PATIENCE_S
 
 
 def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:
-    """Bound the grace period of each eviction. Pods that are already being deleted come first, so that all others are
-    evicted together.
+    """Return these evictions, with their grace periods limited to what the gang's pods may have. First come the actions
+    that only shorten the grace period of a pod that somebody else has deleted, so that all other pods are evicted
+    together.
     """
     longest_s = longest_grace_s(gang, policy)
     bounded_ones = [with_shorter_grace(eviction, longest_s) for eviction in evictions]
@@ -121,12 +130,12 @@ def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[Ga
 
 
 def suspension_of(gang: Gang, policy: Policy) -> Suspension | None:
-    """Return how to suspend the gang's owner on preemption; None unless the settings allow it, the gang asks for it,
-    and the owner can be suspended.
+    """Return how to suspend the gang's owner when its job is preempted. None unless the settings allow that, the gang
+    asks for it by annotation, and the owner can be suspended.
     """
     return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None
 
 
 def cancel_all(jobs: Iterable[Job], why: str) -> list[GangAction]:
-    """Return an action for each of the jobs that cancels it for the reason `why`."""
+    """Return one action for each of these jobs, which cancels the job for the reason `why`."""
     return [Cancel(job=job.id, why=why) for job in jobs]

@@ -1,9 +1,9 @@
-"""Decisions for running pods whose job Slurm has forgotten, or lost with its node: the pods stay and get a replacement
-job. Pods that somebody bound by hand, without a job, get one in the same way.
+"""Decides for running pods whose job was lost: Slurm has forgotten the job, or a node of it failed. The pods stay and
+get a replacement job. Pods that somebody bound by hand, without a job, get a job in the same way.
 
-The pods hold their nodes in any case, and Slurm sees that only by a job. So the replacement job asks for exactly these
-nodes. Members without a node then get jobs of their own. If the members' needs differ between their nodes, each member
-gets a job of its own. If Slurm still knows a job that lost its nodes, `bound` decides.
+The pods hold their nodes in any case, and Slurm learns that only from a job. So the replacement job asks for exactly
+these nodes. Pods of the gang without a node then get jobs of their own. If the pods on one node need more than those on
+another, each pod gets a job of its own. If Slurm still knows a job that lost its nodes, `bound` decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from sunkpy.core.gang.snapshot import Snapshot
 
 
 def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    """Return the actions for a gang with pods that have nodes but no job."""
+    """Return the actions for a gang whose pods are on nodes and have no job: Slurm has lost their job, or they never
+    had one.
+    """
     # 1. Slurm has given one of the nodes to another job: all members are evicted together.
     if any(node in snapshot.displaced for node in snapshot.holding.values()):
         return _evict_for_another(snapshot, gang, policy)
@@ -55,8 +57,8 @@ def _evict_for_another(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[G
 
 
 def _why_unfit(snapshot: Snapshot, job: Job, nodes: Collection[str]) -> str:
-    """Say why the job cannot hold the nodes of the pods; empty if it may. `nodes`: the nodes of pods that are not being
-    deleted.
+    """Say why `job` cannot be the replacement job that holds the nodes of the gang's pods; empty if it may be. `nodes`:
+    the nodes of the pods that are not being deleted.
     """
     held = set(snapshot.holding.values())
     if job.cancelled_at is not None:

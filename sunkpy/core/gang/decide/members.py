@@ -1,5 +1,5 @@
-"""Members that wait for a node: which they are, which conditions and Events they get, and to which nodes they are
-bound.
+"""Pods of a gang that wait for a node: which pods these are, which conditions and Events they get, and to which nodes
+they are bound.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from sunkpy.core.model.objects import Pod
 
 
 def waiting(gang: Gang) -> list[Pod]:
-    """Return the members that may be given a node: they have none, are not being deleted, and no scheduling gate holds
-    them.
+    """Return the pods of the gang that may be given a node: they have none, they are not being deleted, and no
+    scheduling gate holds them.
     """
     return [pod for pod in gang.members if pod_phase(pod) is PodPhase.WAITING and not pod.spec.scheduling_gates]
 
 
 def free_devices(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
-    """Return actions that release claimed devices of members that are not about to be bound: their job was given back,
-    or a pass was interrupted.
+    """Return actions that release the devices reserved by the claims of pods without a node: the pods' job was given
+    back, or a binding was interrupted. Empty while a job of the gang has nodes on which its pods are about to be bound.
     """
     if any(job.start_nodes and job.cancelled_at is None and not job.is_let_go for job in snapshot.live_jobs):
         return []
@@ -46,12 +46,16 @@ def free_devices(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
 
 
 def report_all(gang: Gang, message: str, cause: WaitCause, *, needs_node: bool = False) -> list[GangAction]:
-    """Return a report for each waiting member that says why it waits."""
+    """Return, for each pod of the gang that waits for a node, an action that sets a condition on the pod: `message`
+    says why the pod waits.
+    """
     return [Report(pod=pod, message=message, cause=cause, needs_node=needs_node) for pod in waiting(gang)]
 
 
 def wait_for_node(snapshot: Snapshot, pod: Pod) -> Report | None:
-    """Return a report that the pod's node has just refused it; None if that node is to be tried now."""
+    """Return a report that says why the pod's node refused the pod, as long as the next try has to wait. None if no
+    node has refused the pod, or the node is to be tried again now.
+    """
     refusal = snapshot.refusals.get(pod.uid)
     if refusal is None or snapshot.now >= refusal.again_at:
         return None
@@ -59,7 +63,9 @@ def wait_for_node(snapshot: Snapshot, pod: Pod) -> Report | None:
 
 
 def bind_directly(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
-    """Return actions that bind each pod of a DaemonSet to the node that its affinity names, without Slurm."""
+    """Return actions that bind each waiting pod of a DaemonSet to the node that its affinity names, without Slurm. A
+    pod that cannot be bound now gets a report that says why.
+    """
     actions: list[GangAction] = []
     for pod in waiting(gang):
         node = matching.named_node(pod.spec)
@@ -74,7 +80,9 @@ def bind_directly(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
 
 
 def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, Binding]:
-    """Return the binding of each member that has a seat, by uid."""
+    """Return, for each pod that has a seat (its room) in the job, the pod with the annotations to write when it is
+    bound. The key is the pod's uid.
+    """
     seats = snapshot.seating(job).seats
     gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
     notes = {
@@ -91,15 +99,17 @@ def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[s
 
 
 def outgrown_by(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[str, str]:
-    """Return, by uid, what each waiting member lacks that asks for more than the job has at its seat."""
+    """Return the waiting pods that ask for more than the job has for them on the node of their seat: pod uid → what is
+    lacking there. Empty if Slurm has not reported what the job has.
+    """
     if not job.slurm.capacity or not waiting(gang):
         return {}
     return find_outgrown(gang, snapshot.seating(job), job.slurm.capacity, gpu_resources=policy.gpu_resources)
 
 
 def start_over(gang: Gang, job: Job, outgrown: Mapping[str, str]) -> list[GangAction]:
-    """Cancel the job, because a member asks for more than its seat has. The next pass submits a job for the pods as
-    they are now.
+    """Return actions that cancel the job and warn, because a pod asks for more than the job has for it. After that, a
+    job is submitted for the pods as they are now. `outgrown`: pod uid → what is lacking.
     """
     pod = next(pod for pod in gang.members if pod.uid in outgrown)
     why = f"{outgrown[pod.uid]}. Job {job.id} is cancelled, and one for the pods as they are now is submitted"
@@ -107,14 +117,16 @@ def start_over(gang: Gang, job: Job, outgrown: Mapping[str, str]) -> list[GangAc
 
 
 def too_large(pod: Pod, job: Job, why: str) -> Warn:
-    """Return a warning that the pod asks for more than its seat in the job has."""
+    """Return a warning that the pod asks for more than the job has for it at its seat; `why` says what is lacking and
+    what is done.
+    """
     note = f"the pod asks for more than its seat in Slurm job {job.id} has: it {why}"
     return Warn(pod=pod, reason="AsksForMore", note=note)
 
 
 def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """Keep the job for a while, because it is unknown which pods belong on its nodes; cancel it after
-    `IDLE_PATIENCE_S`.
+    """Return reports that let the pods wait and keep the job, because it is unknown which pods belong on the job's
+    nodes. After `IDLE_PATIENCE_S` seconds, return an action that cancels the job.
     """
     if snapshot.idle_s >= IDLE_PATIENCE_S:
         return [

@@ -1,5 +1,5 @@
-"""Decisions for a gang without members on nodes: submit a job, keep it up to date while it is pending, and bind its
-pods when it starts.
+"""Decides for a gang that has no pods on nodes: submits a job, keeps it up to date while it is pending, and binds the
+pods when the job starts.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ say what it lacks.
 
 
 def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    """Return the actions for a gang whose pods have no nodes."""
+    """Return the actions for a gang whose pods have no nodes: they submit a job, update a pending one, or bind the pods
+    when the job has started.
+    """
     warnings: list[GangAction] = [
         Warn(pod=gang.members[0], reason="UnknownAnnotation", note=str(problem))
         for problem in gang.problems
@@ -101,7 +103,9 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
 
 
 def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
-    """Bind all members of the first wave at once, when the job has begun on all its nodes."""
+    """Return the action that binds all pods at once that have to start together (the first wave), when the job has
+    begun on all its nodes. Empty before. The job is cancelled if it does not fit the gang any more.
+    """
     if len(job.start_nodes) < len(job.nodes):
         return []
     if not gang.is_sized:
@@ -189,7 +193,9 @@ def _tend_pending(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
 
 
 def _needs_node(job: Job, policy: Policy) -> bool:
-    """True if the job's pods must ask autoscalers for a node."""
+    """True if the job's pods have to ask autoscalers for a node: another node would help the job, and no NodeSet asks
+    the autoscalers for it already.
+    """
     reason = job.slurm.state_reason
     is_asked_for = reason in _ASKED_FOR_BY_NODESETS and policy.may_grow(job.slurm.partition)
     return reason in _NEEDS_NODE and not is_asked_for

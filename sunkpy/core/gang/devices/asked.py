@@ -1,8 +1,8 @@
 """What the ResourceClaims of pods ask for, as GRES that Slurm counts, and why a claim is refused.
 
 The administrator maps each DeviceClass to a GRES (`scheduler.deviceClasses`). A request for some devices of one class
-is then a number of a GRES. Slurm knows nothing else that a request may contain (selectors, capacity …), so such a
-request is refused by name.
+is then a number of a GRES. Slurm knows nothing else that a request may contain (selectors, capacity …), so a request
+with such a part is refused, and the message names the part.
 
 The devices are added to the pod's own requests as `claimed.sunkpy.dev/<class>`, so the code that plans a job finds them
 there. A pod on a node keeps the devices that it has. Other extended resources, such as `nvidia.com/gpu`, become GRES in
@@ -25,13 +25,14 @@ from sunkpy.core.placement.needs import count_gres
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the claims of pods.
+    """What the scheduler knows of the ResourceClaims of pods.
 
     Args:
         classes: DeviceClass → GRES, `gpu` or `gpu:h100`.
-        claims: by uid of the pod and the pod's name for the claim; a claim that does not exist yet is missing.
+        claims: by pod uid and the pod's own name for the claim; a claim that does not exist yet is missing.
         templates: specs of ResourceClaimTemplates, by name, for pods that do not exist yet.
-        by_claim: extended resource → the DeviceClass that it stands for (`made`).
+        by_claim: extended resource → the DeviceClass for which it stands: for pods that ask for it the scheduler makes
+            a claim.
     """
 
     classes: Mapping[str, str] = {}
@@ -41,10 +42,10 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
-    """Return the pod's own names for its claims → the names of the ResourceClaims; empty text for one that does not
-    exist yet.
+    """Return the pod's own names for its claims → the names of the ResourceClaim objects. The object's name is empty if
+    the claim does not exist yet.
 
-    The claim that the scheduler made for a pod counts once the pod is bound.
+    A claim that the scheduler made for the pod is among them only once the pod is bound.
     """
     made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     asked = {each.name: each.resource_claim_name for each in pod.spec.resource_claims}
@@ -55,7 +56,9 @@ def claim_names(pod: Pod) -> dict[str, str]:
 
 
 def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
-    """Say which claim the pod waits for; empty if all its claims exist."""
+    """Say for which ResourceClaim the pod waits, because it does not exist; empty if all claims of the pod exist.
+    `claims`: the existing ones, by the pod's own names for them.
+    """
     for name, object_name in claim_names(pod).items():
         if name not in claims:
             return (
@@ -65,7 +68,9 @@ def missing_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> str:
 
 
 def with_devices(gang: Gang, claimed: Claimed) -> Gang:
-    """Return the gang with the devices of claims added to the requests of its pods and templates."""
+    """Return the gang with the devices that claims ask for added to the requests of its pods and templates, as
+    `claimed.sunkpy.dev/<class>`.
+    """
     shapes = (role.shape for role in gang.roles if role.shape is not None)
     if not (claimed.by_claim or claimed.claims or any(shape.resource_claims for shape in shapes)):
         return gang
@@ -73,17 +78,17 @@ def with_devices(gang: Gang, claimed: Claimed) -> Gang:
 
 
 def devices_counted(pod: Pod) -> int:
-    """Return how many devices of claims are in the requests of a pod that `with_devices` has changed."""
+    """Return how many devices of claims a pod asks for, if `with_devices` has added them to the pod's requests."""
     return sum(int(amount) for name, amount in pod.spec.resources.requests.items() if name.startswith(CLAIMED))
 
 
 def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[str, str]) -> str:
-    """Say why a claim of the gang is refused; empty if none is. Only claims of existing pods without a node are
-    checked.
+    """Say why a ResourceClaim of the gang is refused; empty if none is. Only the claims of existing pods that have no
+    node are checked.
 
     Args:
-        gang: as its family made it, or with its devices.
-        claimed: None if this scheduler allocates no claims.
+        gang: as its family (kind of workload) made it, or with the devices of claims added to its requests.
+        claimed: what is known of the claims; None if this scheduler allocates no claims.
         gpu_resources: extended resource → GRES name.
     """
     users: dict[tuple[str, str], str] = {}
@@ -108,7 +113,9 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
 
 
 def explain_claim(pod: Pod, claim: ResourceClaim, classes: Mapping[str, str]) -> str:
-    """Say why the pod cannot have what this claim asks for; empty if it can."""
+    """Say why the pod cannot have the devices that this claim asks for; empty if it can. `classes`: DeviceClass →
+    GRES.
+    """
     whose = f"claim {claim.name} of pod {pod.name}"
     if claim.is_deleting:
         return f"{whose} is being deleted"
@@ -167,7 +174,7 @@ def _counts(pod: Pod, claimed: Claimed) -> dict[str, int]:
 
 
 def _sum(specs: Iterable[ResourceClaimSpec]) -> dict[str, int]:
-    """Return DeviceClass → how many devices of it these specs ask for."""
+    """Return for each DeviceClass how many devices of it these claim specs ask for together."""
     counts: dict[str, int] = {}
     for spec in specs:
         for asked in (request.exactly for request in spec.devices.requests):

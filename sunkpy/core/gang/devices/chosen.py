@@ -1,8 +1,8 @@
-"""Which device each request of a claim gets: the device behind the index that Slurm gave to the pod's job.
+"""Chooses the device for each request of a ResourceClaim: the device behind the index that Slurm gave to the pod's job.
 
-The slurmd of a node publishes what is behind each of Slurm's indices. The device is the one in the node's
-ResourceSlices with the same uuid or PCI address. If these do not agree, no device is chosen. A device that another
-claim has is not chosen either: neither apiserver nor kubelet would refuse a second owner.
+The slurmd of a node publishes what is behind each of Slurm's device indices there. The device is the one in the node's
+ResourceSlices with the same uuid or PCI address. If slurmd and ResourceSlices do not agree, no device is chosen. A
+device that another claim has is not chosen either: neither apiserver nor kubelet would refuse a second owner.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ OwnerOf = Callable[[DeviceId], ResourceClaim | None]
 
 
 class DeviceLack(enum.StrEnum):
-    """Why a pod cannot have its devices. In the first three cases a device would have got a second owner."""
+    """The reasons why a pod cannot have its devices. In the first three cases a device would have got a second
+    owner.
+    """
 
     TAKEN = "taken"  # another claim has it
     TWICE = "twice"  # two of Slurm's indices are the same device
@@ -53,8 +55,9 @@ class DeviceLack(enum.StrEnum):
 
 
 class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of a node. `listed`: in the order of Slurm's indices, by GRES, as slurmd published them. `offered`:
-    the devices in the drivers' ResourceSlices. `counters`: the total of each counter that devices share.
+    """The devices of a node. `listed`: for each GRES, what is behind each of Slurm's indices, in their order, as slurmd
+    published it. `offered`: the devices in the drivers' ResourceSlices. `counters`: the total of each counter (such as
+    a card's memory) that several devices share.
     """
 
     node: str
@@ -64,11 +67,12 @@ class DevicesOnNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that is to be bound, with its claims by the pod's names for them.
+    """A pod that is to be bound, the devices of its node, and its ResourceClaims (`claims`, by the pod's own names for
+    them).
 
-    `indices`: the job's device indices for the pod, as noted on it. `mappings`: for the claim that the scheduler made
-    for the pod, which container has which request. `counted`: how many devices of claims the job asked for; None if
-    unknown.
+    `indices`: the device indices that the pod has of the job's, as in its annotation. `mappings`: if the scheduler made
+    a claim for the pod, which container has which request of that claim. `counted`: for how many devices of claims the
+    job was asked; None if that is unknown.
     """
 
     pod: Pod
@@ -80,7 +84,9 @@ class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices chosen for one claim. `mappings`: only for a claim that the scheduler made for the pod."""
+    """The devices that were chosen for one ResourceClaim of a pod. `mappings`: for a claim that the scheduler made for
+    the pod, which container has which request of the claim; empty for other claims.
+    """
 
     claim: ResourceClaim
     pod: Pod
@@ -90,14 +96,16 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def classes(self) -> set[str]:
-        """The DeviceClasses that the claim asks for. Their config is written to the claim with the devices."""
+        """The DeviceClasses that the claim asks for. The config of these classes is written to the claim together with
+        the devices.
+        """
         requests = (request.exactly for request in self.claim.spec.devices.requests)
         return {asked.device_class_name for asked in requests if asked is not None}
 
     @property
     def is_written(self) -> bool:
-        """True if the claim's status already has these devices, and the pod's status names a claim that the scheduler
-        made for it.
+        """True if the claim's status already has these devices. If the scheduler made the claim for the pod, the pod's
+        status must name the claim, too.
         """
         allocation = self.claim.status.allocation
         if self.told is not None and self.told != self.pod.status.extended_resource_claim_status:
@@ -106,15 +114,15 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> ExtendedClaimStatus | None:
-        """The status that the pod needs for a claim that the scheduler made for it; None for a claim that the pod names
-        itself.
+        """What the pod's status must say of a claim that the scheduler made for the pod; None for a claim that the pod
+        itself names.
         """
         name, mappings = self.claim.name, self.mappings
         return ExtendedClaimStatus(resource_claim_name=name, request_mappings=mappings) if mappings else None
 
     def status(self, classes: Mapping[str, DeviceClass]) -> dict[str, object]:
-        """Return the status to write to the claim, in the form that kube-scheduler writes. `classes`: DeviceClasses by
-        name.
+        """Return the status to write to the claim, with its devices and its pod, in the form that kube-scheduler
+        writes. `classes`: the DeviceClasses by name.
         """
         wanted = self.claim.spec.devices
         of_class = [
@@ -140,13 +148,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 def choose_devices(
     wanted: Iterable[DeviceDemand], classes: Mapping[str, str], owner_of: OwnerOf
 ) -> tuple[list[Chosen], dict[str, Admission]]:
-    """Return the devices for all claims of these pods, and for each pod (by uid) that cannot have its devices the
-    reason.
+    """Choose the devices for all ResourceClaims of these pods. Return the devices of each claim, and for each pod that
+    cannot have its devices the reason, by pod uid.
 
     Args:
-        wanted: pods that are bound together, with their claims.
+        wanted: the pods that are to be bound together, each with its claims.
         classes: DeviceClass → GRES.
-        owner_of: returns the claim that has a device.
+        owner_of: returns the claim that already has a device; None if the device is free, or belongs to a pod that is
+            being bound now.
     """
     chosen: list[Chosen] = []
     refused: dict[str, Admission] = {}
@@ -161,7 +170,9 @@ def choose_devices(
 
 
 def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
-    """Return for each pod (by uid) the value of the annotation that names its devices: `node-1/gpu-0,node-1/gpu-3`."""
+    """Return, by pod uid, the text of the annotation that names the devices chosen for the pod:
+    `node-1/gpu-0,node-1/gpu-3`.
+    """
     notes: dict[str, list[str]] = {}
     for each in chosen:
         notes.setdefault(each.pod.uid, []).extend(str(device.id) for device in each.devices)
@@ -169,21 +180,23 @@ def note_devices(chosen: Iterable[Chosen]) -> dict[str, str]:
 
 
 def lacking(reason: DeviceLack, why: str, *, verdict: Verdict = Verdict.WAIT) -> Admission:
-    """Return the answer for a pod that cannot have its devices: it waits, or `verdict` refuses it for good."""
+    """Return the answer for a pod that cannot have its devices. By default the pod waits; with another `verdict` it can
+    be refused for good.
+    """
     return Admission(verdict=verdict, why=why, reason=reason)
 
 
 def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf) -> str:
-    """Say why a bound pod no longer has for itself the devices in its annotation. Empty if it has, or if none are
-    noted.
+    """Say why a bound pod no longer has the devices in its annotation for itself; empty if it has them, or if it has no
+    such annotation.
 
     Anybody who may write the status of claims can change an allocation while the pod runs, or give a device to a second
     claim: the apiserver refuses neither.
 
     Args:
         pod: a pod that has not ended; when a pod has ended, Kubernetes clears its claims.
-        claims: the pod's claims that exist.
-        owner_of: returns another claim that has a device.
+        claims: the claims of the pod that exist.
+        owner_of: returns another claim that has a device; None if no other has it.
     """
     noted = devices_on(pod)
     held = [id for claim in claims for id in claim.held]
@@ -197,7 +210,7 @@ def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf)
 
 
 def is_noted(pod: Pod, device: DeviceId) -> bool:
-    """True if the pod was bound with this device."""
+    """True if the pod was bound with this device: the pod's annotation names it."""
     return str(device) in devices_on(pod)
 
 
@@ -251,7 +264,9 @@ def _device_at(
     given: set[DeviceId],
     tolerations: Sequence[Toleration],
 ) -> DeviceId | Admission:
-    """Return the device behind one of Slurm's indices, or why the pod cannot have it."""
+    """Return the device that stands behind one of Slurm's indices on a node, or why the pod cannot have this device.
+    `given`: devices that were chosen for other requests at the same time.
+    """
     what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres_name(gres), ())
     if index >= len(listed):
         return _refuse(DeviceLack.UNKNOWN, f"Slurm gave {what}, and its slurmd has not published which device that is")
@@ -286,7 +301,9 @@ def _device_at(
 def _short_counter(
     on: DevicesOnNode, found: DeviceId, owner_of: OwnerOf, given: Container[DeviceId]
 ) -> CounterId | None:
-    """Return the shared counter of which too little is left for the device; None if there is enough."""
+    """Return the counter (such as a card's memory, which several devices share) of which too little is left for the
+    device `found`; None if enough of all its counters is left.
+    """
     wanted = _takes(found, on.offered[found])
     left = {id: on.counters.get(id, 0) for id in wanted}
     for other, device in on.offered.items():

@@ -3,7 +3,7 @@
 The kubelet tells the plugin how many GPUs a container wants, but not which pod or container it is. So the scheduler
 binds pods of one job at a time to a node: pods of the next job wait until the kubelet has admitted the pods of this one
 (`holds_up`). Only one container of a pod may ask for GPUs. The pod's annotation says which GPUs Slurm gave to its job.
-If annotation, count and node do not agree, the plugin refuses, and the pod fails.
+If the annotation, the wanted number and the GPUs of the node do not agree, the plugin refuses, and the pod fails.
 
 Source: kubelet pkg/kubelet/cm/devicemanager/manager.go (devicesToAllocate, Allocate at admission, before the status has
 a start time).
@@ -22,22 +22,27 @@ from sunkpy.core.model.objects import Pod, PodSpec
 
 
 class HandoutRefused(Exception):
-    """The plugin hands out no GPU. The text says why, and the pod's status shows it."""
+    """The device plugin hands out no GPU to the container that asks. The text says why, and the pod's status shows
+    it.
+    """
 
 
 class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A device file of a GPU, and the uuid that the driver reports for it."""
+    """The path of a GPU's device file, and the uuid that the GPU's driver reports."""
 
     file: str
     uuid: str = ""
 
     def is_called(self, name: str) -> bool:
-        """True if `name` is the uuid of the device, or the name of its file (slurmd uses it where it knows no uuid)."""
+        """True if `name` is the uuid of the GPU, or the name of its device file, which slurmd uses where it knows no
+        uuid.
+        """
         return name in (self.uuid, PurePosixPath(self.file).name)
 
 
 def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
-    """How many GPUs each container of a pod asks for; containers that ask for none are left out.
+    """Return how many GPUs each container of a pod asks for. Containers that ask for none are left out. `resource`: the
+    extended resource that counts the GPUs.
 
     Raises:
         BadQuantity: an amount cannot be read.
@@ -48,7 +53,9 @@ def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
 
 
 def holds_up(pod: Pod, resource: str) -> bool:
-    """True if the pod is on a node and the kubelet has not asked the plugin for its GPUs yet."""
+    """True if the pod is on a node and asks for GPUs (`resource`), and the kubelet has not admitted it yet. Until then,
+    the pods of other jobs have to wait.
+    """
     is_admitted = pod.is_finished or pod.status.start_time is not None
     return bool(pod.spec.node_name) and not is_admitted and bool(gpus_asked(pod.spec, resource))
 
@@ -62,14 +69,16 @@ def hand_out(
     schedulers: Collection[str],
     served: Collection[str] = (),
 ) -> tuple[Pod, tuple[DeviceFile, ...]]:
-    """Return the pod for which the kubelet asks, and the pod's GPUs.
+    """Find the pod for which the kubelet asks the device plugin for GPUs. Return the pod and the GPUs that its
+    annotation names.
 
     Args:
         pods: all pods of the node, just read from the apiserver.
         gpus: all GPUs of the node.
         count: how many GPUs the kubelet asks for.
         resource: the extended resource for these GPUs.
-        schedulers: names of the scheduler that notes GPUs on pods.
+        schedulers: the scheduler names that pods of sunkpy have; on pods of other schedulers the annotation proves
+            nothing.
         served: uids of pods that have got their GPUs, or may have got them before this plugin started.
 
     Raises:
@@ -110,7 +119,9 @@ def _noted(pod: Pod, count: int, gpus: tuple[DeviceFile, ...], owners: Iterable[
 
 
 def devices_on(pod: Pod) -> frozenset[str]:
-    """Return the devices in the pod's annotation, each as `<node>/<device>`."""
+    """Return the names of the devices in the pod's annotation, each as `<node>/<device>`; empty if there is no
+    annotation.
+    """
     return frozenset(filter(None, pod.annotations.get(names.ANNOTATION_DEVICES, "").split(",")))
 
 

@@ -1,11 +1,11 @@
-"""Divides a job's devices on a node among the members there. Each member gets a note of its devices when it is bound:
-`sunkpy.dev/gpu-indices`.
+"""Divides the devices that a job has on a node among the gang's pods there. When a pod is bound, its device indices are
+written on it, in the annotation `sunkpy.dev/gpu-indices`.
 
-Slurm reports the device indices of the whole job on each node. The members there get them in seat order, as many as
-each asks for, and no index twice. A bound member keeps its noted devices, if the job has these on its node; a
-replacement job may have others. A usual device plugin chooses devices by itself and may choose others; the note says
-what Slurm counts, and a container can read it by the downward API. `core.placement.needs:gres` makes the request, and
-`core.model.gres` reads Slurm's answer.
+Slurm reports the device indices of the whole job on each node. The pods there get them in the order of their ranks,
+each as many as it asks for, and no index twice. A bound pod keeps the devices in its annotation, if the job has these
+on its node; a replacement job may have others. The annotation says what Slurm counts. A usual device plugin chooses
+devices by itself, so the pod may use others than the annotation says. A container can read the annotation by the
+downward API. `core.placement.needs:gres` makes the request, and `core.model.gres` reads Slurm's answer.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ def assign_devices(
     *,
     gpu_resources: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the note of GPU indices for each seated member (by uid): `0,1`. A GRES other than `gpu` has its name
-    before the index: `nic:0`; a type that the member asks for is part of the name: `gpu:h100:0`.
+    """Return, by pod uid, the text of the annotation with the device indices of each pod, such as `0,1` for two GPUs.
+    For a GRES other than `gpu` its name stands before the index: `nic:0`. If the pod asks for a type of GRES, the type
+    stands there, too: `gpu:h100:0`.
 
-    Only members on nodes whose devices Slurm has reported get a note, and only if Slurm has reported as many devices as
-    they ask for.
+    A pod gets such a text only if Slurm has reported the job's devices on its node, and as many devices as the pod asks
+    for.
 
     Args:
+        seats: by pod uid, the pod's place in the job and its Slurm node.
         devices: the job's devices, by Slurm node.
         gpu_resources: extended resource → GRES name.
     """
@@ -69,12 +71,14 @@ def assign_devices(
 
 
 def noted_on(pod: Pod) -> str:
-    """Return the note of GPU indices that is on the pod now."""
+    """Return the text of the annotation with device indices that the pod has now; empty if it has none."""
     return pod.annotations.get(names.ANNOTATION_GPU_INDICES, "")
 
 
 def noted_indices(note: str) -> Indices:
-    """Return the indices in a note, by GRES; those of a GRES with a type also under its name without the type."""
+    """Return the device indices in the text of a pod's annotation, by GRES: `0,1` are those of `gpu`. The indices of a
+    GRES with a type, as in `gpu:h100:0`, stand under `gpu:h100` and also under `gpu`.
+    """
     found: Indices = {}
     for word in filter(None, note.split(",")):
         gres, _, index = word.rpartition(":")
@@ -93,7 +97,9 @@ def _take(indices: Indices, gres: str, count: int, free: Container[str]) -> list
 
 
 def _words(indices: Indices) -> dict[str, _Place]:
-    """Return each word by which a note may name one of these devices → the device."""
+    """Return every word that can name one of these devices in a pod's annotation (`0`, `gpu:h100:0`), each with the
+    device: a GRES and an index.
+    """
     return {
         str(at) if gres == _GPU else f"{gres}:{at}": (gres_name(gres), at)
         for gres, several in indices.items()
@@ -102,6 +108,8 @@ def _words(indices: Indices) -> dict[str, _Place]:
 
 
 def _without(words: Mapping[str, _Place], taken: Iterable[str]) -> dict[str, _Place]:
-    """Return the words of all devices except the taken ones. A device may have several words."""
+    """Return the words without those of the devices that are taken. A word is a name of a device, and a device may have
+    several: if one of its names is in `taken`, all its names are left out.
+    """
     gone = {words[word] for word in taken}
     return {word: place for word, place in words.items() if place not in gone}

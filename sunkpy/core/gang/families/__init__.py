@@ -1,9 +1,9 @@
-"""The families of workloads, one module each. The first family that recognises a pod takes it; the last takes every
-pod.
+"""The families, which are kinds of workloads, one module each. The first family that recognises a pod takes it; the
+last family takes every pod.
 
-A new family is a module with its `FAMILY`, and an entry in `FAMILIES`. The order: pods that must never queue,
-annotations of sunkpy on the pods, kinds whose owner declares the size, groups by name (their counts may be wrong copies
-of an owner's), then single pods.
+A new family is a module with its `FAMILY`, and an entry in `FAMILIES`. The order is: pods that must never queue,
+sunkpy's own annotations on the pods, kinds whose owner declares the size, groups by name (their counts may be wrong
+copies of an owner's), then single pods.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from sunkpy.core.gang.families.declaration import LARGEST_GANG, BadDeclaration, 
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
 from sunkpy.core.gang.job.options import Problem
-from sunkpy.core.gang.limits import explain_length, specs_of
+from sunkpy.core.gang.limits import KAI_DOMAIN, explain_length, specs_of
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -78,24 +78,28 @@ _BEYOND: Final = "beyond its seats"
 def configured(
     rules: Sequence[generic.WorkloadRule], *, daemons_in: Collection[str], gpu_resources: Collection[str]
 ) -> Families:
-    """Return all families, with those of `scheduler.workloads` right after the annotations of sunkpy.
+    """Return all families (kinds of workloads) in the order in which they are asked. Those of `scheduler.workloads`
+    come right after the family of sunkpy's own annotations.
 
     Args:
         rules: the entries of `scheduler.workloads`.
-        daemons_in: namespaces in which pods of DaemonSets need no job, unless they ask for one of the `gpu_resources`.
-        gpu_resources: extended resources that Slurm shares out.
+        daemons_in: namespaces in which pods of DaemonSets need no job, unless they ask for one of the `gpu_resources`
+            or have a ResourceClaim.
+        gpu_resources: the extended resources that Slurm gives to jobs.
     """
     described = (generic.family(rule) for rule in rules)
     return (daemon_set.family(daemons_in, gpu_resources), *FAMILIES[1:_FIRST], *described, *FAMILIES[_FIRST:])
 
 
 def identify(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> GangId:
-    """Return the gang that a pod belongs to."""
+    """Return the identity of the gang that a pod belongs to. The first family (kind of workload) that recognises the
+    pod decides.
+    """
     return _family_of(pod, owners, families)[1]
 
 
 def family_of(pod: Pod, owners: Owners = (), *, families: Families = FAMILIES) -> Family:
-    """Return the family that takes a pod."""
+    """Return the family (kind of workload) that a pod belongs to: the first that recognises the pod."""
     return _family_of(pod, owners, families)[0]
 
 
@@ -107,10 +111,11 @@ def assemble(
     families: Families = FAMILIES,
     largest: int = LARGEST_GANG,
 ) -> Gang:
-    """Return the gang `id` as it is now. `pods`: all its pods, at least one.
+    """Return the gang with the identity `id` as it is now. `pods`: all its pods, at least one. `owners`: the objects
+    above the first pod.
 
-    If the owner cannot be read as its kind, or declares more than `largest` pods, the gang has a fatal problem that
-    says so.
+    The gang has a fatal problem, and is not submitted, if the owner cannot be read as an object of its kind, declares
+    more than `largest` pods or no possible gang, or if the first pod no longer says that it belongs to this gang.
     """
     is_solo = id.unit in (extra_unit(pods[0]), apart_unit(pods[0]))
     family, said = (plain_pod.FAMILY, id) if is_solo else _family_of(pods[0], owners, families)
@@ -121,7 +126,7 @@ def assemble(
     if odd := next((each for each in owners if isinstance(each, OddOwner) and each.is_a in family.reads), None):
         return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")
     try:
-        gang = family.assemble(id, pods, owners)
+        gang = _within_domain(family.assemble(id, pods, owners), owners)
         _check(gang, largest)
     except BadDeclaration as error:
         gang = unsized(id, pods, owners, kind=what, problem=error.problem)
@@ -140,8 +145,8 @@ def assemble_beside(
     families: Families = FAMILIES,
     largest: int = LARGEST_GANG,
 ) -> Gang:
-    """Return the gang as `assemble` does. `apart`: pods with a seat that became gangs of their own; they do not count
-    as missing.
+    """Return the gang as `assemble` does. `apart`: pods that have a seat in this gang but became gangs of their own.
+    They are not among its members, and their seats do not count as missing.
     """
     gang = assemble(id, pods, owners, families=families, largest=largest)
     if not apart or not gang.is_sized or not gang.missing:
@@ -158,20 +163,31 @@ def _parted(role: Role, apart: Set[str]) -> Role:
 
 
 def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
-    """Return the gang `id` while its owner cannot be read: with all its pods, and a fatal problem. More pods may
-    come.
+    """Return the gang `id` for the time while its owner cannot be read. It has all its existing pods, and a fatal
+    problem with the text `why`, so no job is submitted. It counts as a gang that may get more pods.
     """
     gang = unsized(id, pods, (), kind=str(id), problem=Problem(text=why, fatal=True))
     return _with_all_that_run(msgspec.structs.replace(gang, expects_more=True), pods)
 
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:
-    """True if the pod, as it is now, still belongs to this gang: people may change its labels and annotations."""
+    """True if the pod's labels, annotations and owners still say that it belongs to the owner of this gang. People may
+    have changed them since the pod was assigned to the gang. A pod that became a gang of its own always belongs to it.
+    """
     return id.unit in (extra_unit(pod), apart_unit(pod)) or _family_of(pod, owners, families)[1].shares_owner_with(id)
 
 
+def _within_domain(gang: Gang, owners: Owners) -> Gang:
+    """Return the gang, within the domain that an annotation of KAI on an owner requires."""
+    if gang.one_domain or gang.seats == 1:
+        return gang
+    domain = next((label for owner in owners if (label := owner.annotations.get(KAI_DOMAIN))), "")
+    return msgspec.structs.replace(gang, one_domain=domain)
+
+
 def _check(gang: Gang, largest: int) -> None:
-    """Check the size and the quantities of a gang, because the apiserver does not check templates in custom resources.
+    """Check the number of pods and the resource quantities of a gang. The apiserver does not check templates in custom
+    resources.
 
     Raises:
         BadDeclaration: the gang is too large, or one of its pods has a list that is too long.
@@ -187,7 +203,10 @@ def _check(gang: Gang, largest: int) -> None:
 
 
 def _with_all_that_run(gang: Gang, pods: Sequence[Pod]) -> Gang:
-    """Add pods that have a node and no seat to the gang, so that they are evicted with the job under which they run."""
+    """Return the gang with those of these pods added that are on a node, have not finished and have no seat in the
+    gang, for example because the gang has become smaller. So they are evicted together with the job under which they
+    run.
+    """
     members = {pod.uid for pod in gang.members}
     left = [pod for pod in pods if pod.uid not in members and pod.spec.node_name and not pod.is_finished]
     if not left:

@@ -1,4 +1,4 @@
-"""Pods with annotations of sunkpy that make them a gang, whoever owns them.
+"""The family of pods that annotations of sunkpy make a gang, whoever owns the pods.
 
     sunkpy.dev/gang: solver                    pods with the same value in one namespace are one gang
     sunkpy.dev/gang-size: "5"                  the number of pods
@@ -8,10 +8,10 @@ or, if the pods have several roles,
     sunkpy.dev/gang-roles: "leader=1,worker=4" the number of pods of each role; the first role has the first ranks
     sunkpy.dev/gang-role: worker               the role of this pod
 
-Each pod needs the annotations, so write them into the pod template; all pods must agree. If both forms are used, the
-roles must add up to the size. All pods must exist before the job is submitted. If one Indexed Job or StatefulSet
-numbers the pods of a role, these numbers are the ranks, otherwise the oldest pods come first. Pods beyond the seats get
-jobs of their own.
+Each pod needs the annotations, so users write them into the pod template; all pods must agree. If both forms are used,
+the numbers of the roles must add up to the size. All pods must exist before the job is submitted. If one Indexed Job or
+StatefulSet numbers the pods of a role, these numbers are the ranks; if not, the oldest pods come first. Pods beyond the
+declared number get jobs of their own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _declared(id: GangId, pods: Sequence[Pod]) -> Mapping[str, int]:
-    """Return role → seats, in rank order."""
+    """Return the number of pods that the annotations declare for each role, in rank order; a gang without roles has the
+    role `pod`.
+    """
     size, roles = _agreed(pods, names.ANNOTATION_GANG_SIZE), _agreed(pods, names.ANNOTATION_GANG_ROLES)
     if not size and not roles:
         raise BadDeclaration(f"missing: write how many pods gang {id} has", annotation=names.ANNOTATION_GANG_SIZE)
@@ -61,7 +63,11 @@ def _declared(id: GangId, pods: Sequence[Pod]) -> Mapping[str, int]:
 
 
 def _agreed(pods: Sequence[Pod], annotation: str) -> str:
-    """Return the value of the annotation that all pods have."""
+    """Return the value that the annotation has on all these pods; empty if none of them has it.
+
+    Raises:
+        BadDeclaration: the pods have different values, or only some of them have the annotation.
+    """
     said: dict[str, str] = {}
     for pod in sorted(pods, key=lambda pod: pod.name):
         said.setdefault(pod.annotations.get(annotation, "").strip(), pod.name)

@@ -1,9 +1,10 @@
-"""A step of an Argo Workflow: one pod, one job. The Workflow is no gang, because its steps follow one another.
+"""The family of steps of an Argo Workflow: each step is one pod with one job. The whole Workflow is no gang, because
+its steps follow one another.
 
-For Argo a deleted pod is an *Error* of the step, which only a retryStrategy with retryPolicy OnError or Always repeats.
-`spec.suspend` of a Workflow stops only its next steps, not the running ones, so the scheduler does not suspend
-Workflows. A workload that a `resource` template makes (a JobSet …) has no owner above it, and is recognised as its own
-kind.
+For Argo a deleted pod is an *Error* of the step, and only a retryStrategy with retryPolicy OnError or Always repeats
+the step. `spec.suspend` of a Workflow stops only its next steps, not the running ones, so the scheduler does not
+suspend Workflows. A workload that a `resource` template makes (a JobSet …) has no owner above it, and is recognised as
+a workload of its own kind.
 
 Sources: argo-workflows workflow/controller/operator.go (processNodeRetries, "pod deleted"), api types RetryStrategy.
 """
@@ -32,8 +33,8 @@ class _Retry(Wire, frozen=True, kw_only=True):
 
     @property
     def repeats_errors(self) -> bool:
-        """True if Argo repeats a step after an Error. An expression without a policy counts as True: it decides about
-        errors, too.
+        """True if Argo repeats a step that ended with an Error. A retryStrategy that has an expression and no policy
+        counts as True, because its expression decides about errors, too.
         """
         return self.retry_policy in _REPEATS_ERRORS or (not self.retry_policy and bool(self.expression))
 

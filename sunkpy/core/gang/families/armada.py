@@ -1,10 +1,10 @@
-"""A gang of Armada: bare pods, one for each Armada job, with the annotations `armadaproject.io/gangId` and
+"""The family of gangs of Armada: bare pods, one for each Armada job, with the annotations `armadaproject.io/gangId` and
 `gangCardinality`.
 
 Users choose gang ids, which are unique within an Armada queue. Armada leases all pods of a gang together and makes them
-one by one, each with a nodeSelector for the node that it has chosen (`sunkpy.core.gang.seating.named_nodes`).
-`gangNodeUniformityLabel` names a node label: all nodes of the gang must have the same value of it. Nodes of Armada have
-this label.
+one by one, each with a nodeSelector for the node that Armada has chosen (`sunkpy.core.gang.seating.named_nodes`). The
+annotation `gangNodeUniformityLabel` names a node label: all nodes of the gang must have the same value of this label.
+Armada's nodes have it.
 
 Source: armada internal/common/constants, internal/executor/util/kubernetes_object.go, docs/scheduling.md.
 """

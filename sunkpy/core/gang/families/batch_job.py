@@ -1,11 +1,11 @@
-"""A pod of a Kubernetes Job (a CronJob makes Jobs): a gang of one.
+"""The family of pods of a Kubernetes Job (a CronJob makes Jobs): each pod is a gang of one, with a job of its own.
 
-If `parallelism` equals `completions`, the pods need not run together: a Job is a gang only if an annotation or a group
-says so, and then another family takes its pods. That family asks the same as this one: does the Job replace an evicted
-pod, can it be suspended instead, will it make more pods?
+Even if `parallelism` equals `completions`, the pods need not run together. A Job is a gang only if an annotation or a
+group says so, and then another family (kind of workload) takes its pods. That family asks this module the same
+questions: does the Job replace an evicted pod, can it be suspended instead, will it make more pods?
 
 Sources: kubernetes 1.35 pkg/controller/job/job_controller.go (a deleted pod counts as failed), backoff_utils.go,
-pod_failure_policy.go (the first rule that matches decides; ours is the condition DisruptionTarget).
+pod_failure_policy.go (the first rule that matches decides; sunkpy sets the condition DisruptionTarget).
 """
 
 from __future__ import annotations
@@ -55,12 +55,14 @@ class _Status(Wire, frozen=True, kw_only=True):
 
 
 def job_of(pod: Pod, owners: Owners) -> Owner | None:
-    """Return the Job that made the pod; None if it could not be read."""
+    """Return the Kubernetes Job that controls the pod; None if the pod's controller is no Job, or could not be read."""
     return next((owner for owner in controllers(pod, owners)[:1] if owner.is_a == JOB), None)
 
 
 def final_because(pod: Pod, owners: Owners) -> str:
-    """Say why nothing replaces the pod once it is evicted; empty if something does, or if its Job could not be read."""
+    """Say why nothing replaces the pod once it is evicted. Empty if something replaces it, or if its Job could not be
+    read.
+    """
     if not maker(pod):
         return BARE
     job = job_of(pod, owners)
@@ -97,10 +99,11 @@ def _action_on_disruption(spec: _Spec) -> str:
 
 
 def suspension(pod: Pod, owners: Owners, seats: int) -> Suspension | None:
-    """Return how to suspend the pod's Job; None if that would end pods of other gangs, or another controller would
-    resume it.
+    """Return how to suspend the Job that made the pod. None if the Job has more pods than this gang's `seats`, which
+    would end pods of other gangs; also None if another controller would resume the Job, or if the pod has no Job that
+    could be read.
 
-    A CronJob does not resume its Jobs; any other owner of a Job may.
+    A CronJob does not resume its Jobs; any other controller of a Job may.
     """
     job = job_of(pod, owners)
     if job is None or job.spec_as(_Spec).parallelism > seats:
@@ -110,7 +113,9 @@ def suspension(pod: Pod, owners: Owners, seats: int) -> Suspension | None:
 
 
 def expects_more(pod: Pod, owners: Owners) -> bool:
-    """True if the pod's Job makes other pods when its pods have ended: it has not ended and is not suspended."""
+    """True if the pod's Job may make more pods after its pods have ended: the Job is not being deleted, has not ended
+    and is not suspended.
+    """
     job = job_of(pod, owners)
     if job is None or job.is_deleting or job.spec_as(_Spec).suspend:
         return False
@@ -119,8 +124,9 @@ def expects_more(pod: Pod, owners: Owners) -> bool:
 
 
 def as_made(gang: Gang, pods: Sequence[Pod], owners: Owners) -> Gang:
-    """Return a gang of several pods with what follows from their owners: whether they are replaced, and how to suspend
-    the Job.
+    """Return a gang of several pods with the facts added that follow from the controllers of the pods: why evicted pods
+    are not replaced, how to suspend their Job, and whether it will make more pods. The last two are added only if all
+    pods have the same controller.
     """
     makers = {maker(pod) for pod in pods}
     if len(makers) > 1:

@@ -1,11 +1,12 @@
-"""A pod of a DaemonSet: it is bound at once, without a job, to the node that its affinity names.
+"""The family of pods of DaemonSets: such a pod is bound at once, without a job, to the node that its affinity names.
 
-Such a pod names this scheduler by mistake, or by a default of its namespace. It must not wait: the node may need the
-daemon, and a job for it would take room from others.
+A daemon's pod names this scheduler by mistake, or by a default of its namespace. It must not wait: the node may need
+the daemon, and a job for it would take room from others.
 
-Whoever makes a pod writes its owner references, and jobs are what limits people. So the DaemonSet must exist with the
-uid of the reference, and an administrator must list its namespace. Slurm gives GPUs to jobs, and a daemon must not take
-these, so a pod that asks for a GPU does not count here. All other pods of DaemonSets get a job.
+Whoever makes a pod writes its owner references, and a pod without a job escapes the limits that Slurm sets for people.
+So the DaemonSet must exist with the uid of the reference, and an administrator must list its namespace. Slurm gives
+GPUs to jobs, and a daemon must not take these, so this family does not take a pod that asks for a GPU or has a
+ResourceClaim. All other pods of DaemonSets get a job.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def family(namespaces: Collection[str] = NAMESPACES, gpu_resources: Collection[str] = ()) -> Family:
-    """Return the family of pods of DaemonSets in these namespaces that ask for none of these resources."""
+    """Return the family (kind of workload) that takes pods of DaemonSets in these namespaces, unless they ask for one
+    of these resources or have a ResourceClaim.
+    """
 
     def identify(pod: Pod, owners: Owners) -> GangId | None:
         if pod.metadata.namespace not in namespaces:

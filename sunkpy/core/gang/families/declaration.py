@@ -1,4 +1,4 @@
-"""What families use to make a gang from the spec of an owner, or from annotations on its pods.
+"""What families (kinds of workloads) use to make a gang from the spec of an owner, or from annotations on its pods.
 
 A spec is read as its operator reads it: null means absent, and a quantity may be a number, because a
 CustomResourceDefinition does not convert it. If a number is impossible or an owner cannot be read, no job is submitted
@@ -39,10 +39,11 @@ _INDEX_LABELS: Final = ("batch.kubernetes.io/job-completion-index", "apps.kubern
 
 
 class BadDeclaration(ValueError):
-    """An owner or an annotation declares no possible gang, or cannot be read. The text is for the owner of the
-    workload.
+    """An owner or an annotation declares a gang that is not possible, or cannot be read. The text is for the owner of
+    the workload.
 
-    `annotation`: the annotation at fault, if it is one. `problem`: the same as a fatal problem of the gang.
+    `annotation`: the name of the annotation at fault; empty if the fault is elsewhere. `problem`: the same fault as a
+    fatal `Problem` of a gang, which keeps the gang from being submitted.
     """
 
     def __init__(self, text: str, *, annotation: str = "") -> None:
@@ -52,7 +53,9 @@ class BadDeclaration(ValueError):
 
 @contextlib.contextmanager
 def about(whose: str = "", *, annotation: str = "") -> Iterator[None]:
-    """Prefix each BadDeclaration raised in this block with `whose`, and name the annotation at fault."""
+    """In this `with` block, prefix the text of each BadDeclaration that is raised with `whose`, and name `annotation`
+    as the one at fault.
+    """
     try:
         yield
     except BadDeclaration as error:
@@ -63,32 +66,35 @@ def about(whose: str = "", *, annotation: str = "") -> Iterator[None]:
 
 
 class Template(Wire, frozen=True, kw_only=True):
-    """A pod template as its author wrote it. Its metadata is not read, because the pods have it."""
+    """The spec of a pod template, as its author wrote it. The template's metadata is not read, because the pods have
+    it.
+    """
 
     spec: dict[str, object] = msgspec.field(default_factory=dict)
 
     @property
     def shape(self) -> PodSpec:
-        """The spec of a pod from this template.
+        """The spec that a pod made from this template has.
 
         Raises:
-            msgspec.ValidationError: it is no template.
+            msgspec.ValidationError: the template has no valid pod spec.
         """
         return msgspec.convert(_as_read(self.spec), PodSpec)
 
 
 class Conditions(Wire, frozen=True, kw_only=True):
-    """A status with conditions."""
+    """The conditions in the status of an object."""
 
     conditions: tuple[Condition, ...] = ()
 
     def has(self, types: Collection[str]) -> bool:
-        """True if a condition of one of these types is True."""
+        """True if the object has a condition of one of these types with the status True."""
         return any(condition.type in types and condition.status == "True" for condition in self.conditions)
 
 
 def required(owners: Owners, kind: Kind, *, called: str) -> Owner:
-    """Return the owner of this kind, which alone says how many pods belong together.
+    """Return the owner of this kind, the only object that says how many pods belong together. `called`: its name for
+    messages.
 
     Raises:
         BadDeclaration: the owner could not be read, or its spec is too large.
@@ -107,7 +113,8 @@ def _bounded(owner: Owner) -> Owner:
 
 
 def declared(owner: Owner, type_: type[T]) -> T:
-    """Return the owner's spec, as its operator reads it.
+    """Return the owner's spec as the type `type_`, read as the owner's operator reads it: null means absent, and a
+    quantity may be a number.
 
     Raises:
         BadDeclaration: the spec is too large.
@@ -129,15 +136,15 @@ def _as_read(value: object, *, is_amount: bool = False) -> object:
 
 
 def is_alive(owner: Owner, over: Collection[str], *, suspended: bool) -> bool:
-    """True if the owner still wants its pods: it is not being deleted, not suspended, and has none of the conditions
-    `over`.
+    """True if the owner still wants its pods: it is not being deleted, it is not suspended (`suspended`), and it has
+    none of the conditions in `over`, which say that it has ended.
     """
     return not owner.is_deleting and not suspended and not owner.status_as(Conditions).has(over)
 
 
 def suspension(owner: Owner, *path: str) -> Suspension | None:
-    """Return how to suspend the owner by the field `path`; None if the owner has a controller, which would undo
-    that.
+    """Return how to suspend the owner: by setting its field at `path` to true. None if the owner has a controller,
+    because this controller would resume the owner.
     """
     return Suspension(owner=owner, path=path) if controller_of(owner) is None else None
 
@@ -146,7 +153,7 @@ def suspension(owner: Owner, *path: str) -> Suspension | None:
 
 
 def count(owner: Owner, field: str, number: int, *, least: int = 0) -> int:
-    """Return a number of pods from the owner's spec, after a check.
+    """Return `number`, a number of pods from this field of the owner's spec, after checking it.
 
     Raises:
         BadDeclaration: it is smaller than `least`.
@@ -156,10 +163,11 @@ def count(owner: Owner, field: str, number: int, *, least: int = 0) -> int:
 
 
 def few(roles: Sequence[T], *, field: str) -> Sequence[T]:
-    """Return the roles, after a check that there are not too many.
+    """Return the roles unchanged, after checking that there are at most `MOST_ROLES`. `field`: where they are, for the
+    message.
 
     Raises:
-        BadDeclaration: there are too many.
+        BadDeclaration: there are more.
     """
     if len(roles) > MOST_ROLES:
         raise BadDeclaration(f"{field} has {len(roles)} entries, and a gang at most {MOST_ROLES}: make several gangs")
@@ -167,7 +175,8 @@ def few(roles: Sequence[T], *, field: str) -> Sequence[T]:
 
 
 def at_least(number: int, least: int, *, field: str) -> int:
-    """Return the number, after a check that it is not too small.
+    """Return the number unchanged, after checking that it is not smaller than `least`. `field`: where it is, for the
+    message.
 
     Raises:
         BadDeclaration: it is smaller than `least`.
@@ -178,10 +187,10 @@ def at_least(number: int, least: int, *, field: str) -> int:
 
 
 def size_in(text: str) -> int:
-    """Return the size of a gang from the text of a label or annotation.
+    """Return the number of pods of a gang from the text of a label or annotation.
 
     Raises:
-        BadDeclaration: the text is no number of pods.
+        BadDeclaration: the text is not a number, or is 0.
     """
     digits = text.strip()
     if not digits.isascii() or not digits.isdigit():
@@ -190,7 +199,7 @@ def size_in(text: str) -> int:
 
 
 def size(number: int) -> int:
-    """Return the number, after a check that a gang can have that many seats.
+    """Return `number`, the number of pods of a gang, after checking that it is at least 1.
 
     Raises:
         BadDeclaration: it is smaller than 1.
@@ -201,7 +210,9 @@ def size(number: int) -> int:
 
 
 def ordinal(text: str | None) -> int:
-    """Return the number of a pod from a label or annotation; ANY_SEAT if the text is no number."""
+    """Return the number of a pod, from the text of a label or annotation; -1 (ANY_SEAT) if the text is missing or is
+    not a number.
+    """
     return int(text) if text and len(text) < 10 and text.isascii() and text.isdigit() else ANY_SEAT
 
 
@@ -209,23 +220,24 @@ def ordinal(text: str | None) -> int:
 
 
 def current(pods: Iterable[Pod]) -> list[Pod]:
-    """Return the pods that neither have ended nor are being deleted, or all if none is left. Others do not speak for
-    the gang.
+    """Return the pods that neither have ended nor are being deleted: only their annotations count for the gang. If
+    there are none, return all pods.
     """
     pods = list(pods)
     return [pod for pod in pods if not pod.is_finished and not pod.is_deleting] or pods
 
 
 def role(name: str, pods: Iterable[Pod], seats: int, *, first: int | None = None) -> Role:
-    """Return a role with that many `seats`. All seats must have a pod before the job is submitted, or only `first`
-    of them.
+    """Return a role of a gang with room for `seats` pods. Before the job is submitted, `first` of them must exist; if
+    `first` is None, all of them.
     """
     return Role(name=name, seats=seats, first=seats if first is None else first, members=seated(pods, seats))
 
 
 def seated(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
-    """Return the members of a role. If one owner has numbered all pods within the seats, the numbers count; else
-    seniority.
+    """Return the pods that have a seat in a role. If all pods have the same controller and it has numbered them from 0,
+    below `seats`, these numbers are their seats. If not, the pods have no numbers: bound pods, then the oldest get the
+    seats.
     """
     pods = list(pods)
     indices = {pod.uid: _number_of(pod) for pod in pods}
@@ -235,17 +247,21 @@ def seated(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
 
 
 def _number_of(pod: Pod) -> int:
-    """Return the number that an Indexed Job or a StatefulSet gave the pod."""
+    """Return the number that an Indexed Job or a StatefulSet gave the pod, from its label; -1 if there is none."""
     return ordinal(next((pod.labels[label] for label in _INDEX_LABELS if label in pod.labels), ""))
 
 
 def numbered(pods: Iterable[Pod], index_of: Callable[[Pod], int], seats: int) -> tuple[Member, ...]:
-    """Return the members of a role whose family numbers the pods; pods with a number beyond the seats are left out."""
+    """Return the pods as members of a role whose seats are numbered, the lowest number first. `index_of` returns the
+    number of a pod; pods whose number is not below `seats` are left out.
+    """
     return tuple(member for member in ranked(pods, index_of) if 0 <= member.index < seats)
 
 
 def waiting_role(role: Role, template: Template) -> Role:
-    """Return the role with its template as shape, if some of its pods appear only after the job has started."""
+    """Return the role with the pod spec of this template for the pods that do not exist yet, if some of its pods may be
+    made after the job was submitted. If not, return the role unchanged.
+    """
     return msgspec.structs.replace(role, shape=template.shape) if role.first < role.seats else role
 
 
@@ -253,11 +269,11 @@ def waiting_role(role: Role, template: Template) -> Role:
 
 
 def make(gang: Gang, owners: Owners) -> Gang:
-    """Return the gang with the options and problems that annotations on its pods and owners say. Leaders' pods come
-    first.
+    """Return the gang with the options for its job, and the problems, that the annotations of its pods and their owners
+    give. If pods differ, those of the first role count first.
 
     Raises:
-        BadDeclaration: the gang has no seats.
+        BadDeclaration: the gang has no seats: its owner declares 0 pods.
     """
     if not gang.seats:
         raise BadDeclaration(f"{gang.kind} declares 0 pods, and a gang has at least 1")
@@ -266,8 +282,8 @@ def make(gang: Gang, owners: Owners) -> Gang:
 
 
 def options_of(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Problem, ...]]:
-    """Return the options of a gang and their problems, from annotations: of its pods, oldest first, then of the
-    owners.
+    """Return the options for a gang's job that annotations ask for, and the problems found in these annotations: first
+    those of the pods, oldest first, then those of the owners.
     """
     return _options(sorted(current(pods), key=lambda pod: (pod.metadata.creation_timestamp, pod.name)), owners)
 
@@ -277,7 +293,9 @@ def _options(pods: Iterable[Pod], owners: Owners) -> tuple[JobSpec, tuple[Proble
 
 
 def unsized(id: GangId, pods: Sequence[Pod], owners: Owners, *, kind: str, problem: Problem) -> Gang:
-    """Return a gang whose size is unknown: it keeps its existing pods, and no job is submitted for it."""
+    """Return a gang whose size is unknown because of this problem. It has the pods that exist, and no job is submitted
+    for it. `kind`: its name in messages.
+    """
     options, problems = options_of(pods, owners)
     living = sum(not pod.is_finished for pod in pods)
     held = Role(name="pod", seats=living, first=living, members=by_seniority(pods, living))

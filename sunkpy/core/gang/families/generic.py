@@ -1,7 +1,7 @@
-"""Workloads that an administrator describes in the values, so that a new kind of workload needs no code.
+"""Workloads that an administrator describes in the values of the chart, so that a new kind of workload needs no code.
 
 An entry of `scheduler.workloads` says which object owns or groups the pods, which of the pods are one gang, and which
-fields of the object are the sizes:
+fields of the object say how many pods there are:
 
     - name: solver
       ownerKind: {group: sim.example.com, kind: Solver}
@@ -16,12 +16,12 @@ fields of the object are the sizes:
 * A gang is all pods below one owner. With `unitBy: {label: …}` it is the pods with the same label value below one
   owner. With `namedBy: {label: …}` it is the pods whose label names the object, whoever owns them. Both can also name
   an annotation.
-* The seats of a role are a number, or a path in the object: `spec.replicas`, `spec.groups[name=worker].count`,
-  `spec.groups[0].count`. With `minPath`, pods beyond that minimum get jobs of their own. With `later: true`, the job
-  starts without the role's pods, and keeps seats for them.
-* A role has the pods with its label; the last role may have all others. Rank is the pod's index, if there is one, else
-  its age.
-* `suspendPath` is the field of the owner that suspends it.
+* The seats of a role (room for its pods) are a number, or a path in the object: `spec.replicas`,
+  `spec.groups[name=worker].count`, `spec.groups[0].count`. With `minPath`, pods beyond that minimum get jobs of their
+  own. With `later: true`, the job starts without the role's pods, and keeps seats for them.
+* A role has the pods with its label; the last role may have all others. A pod's rank follows from its index, if the
+  role has an index label or annotation; if not, from its age.
+* `suspendPath` is the field of the owner that suspends the owner when it is set to true.
 """
 
 from __future__ import annotations
@@ -45,18 +45,20 @@ _KNOWN_BY: Final = "an entry of scheduler.workloads of the Slurm cluster"
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The base of structs in the chart's values: an unknown key is an error that names the key."""
+    """The base class of all structs that are read from `scheduler.workloads` in the chart's values. An unknown key
+    there is an error that names the key.
+    """
 
 
 class OwnerKind(_Table, frozen=True, kw_only=True):
-    """The kind of the object that owns or groups the pods, in any version."""
+    """The kind of the object that owns or groups the pods of a workload: API group and kind, in any version."""
 
     group: str = ""
     kind: str
 
 
 class GroupKey(_Table, frozen=True, kw_only=True):
-    """A label or an annotation on the pod, by its name; exactly one of both is set."""
+    """The name of a label or of an annotation of a pod. Exactly one of the two is set."""
 
     label: str = ""
     annotation: str = ""
@@ -66,7 +68,7 @@ class GroupKey(_Table, frozen=True, kw_only=True):
             raise ValueError("write either label or annotation")
 
     def of(self, pod: Pod) -> str:
-        """Return the value of the label or annotation on a pod; empty if it has none."""
+        """Return the value that the pod has for this label or annotation; empty if the pod does not have it."""
         return pod.labels.get(self.label, "") if self.label else pod.annotations.get(self.annotation, "").strip()
 
     def __str__(self) -> str:
@@ -74,14 +76,19 @@ class GroupKey(_Table, frozen=True, kw_only=True):
 
 
 class LabelValue(_Table, frozen=True, kw_only=True):
-    """A label, and the value that it must have."""
+    """The key of a label, and the value that a pod's label must have."""
 
     key: str
     value: str
 
 
 class RoleRule(_Table, frozen=True, kw_only=True):
-    """Pods of one kind in a gang: an entry of `roles` in `scheduler.workloads`."""
+    """An entry of `roles` in `scheduler.workloads`: describes the pods of one role in a gang, such as its workers.
+
+    `label`: a pod with this label belongs to the role. `count_path` and `min_path`: where the owner says how many pods
+    the role has, and how many must start together. `index_label`, `index_annotation`: where a pod has its number.
+    `later`: True if the job starts without these pods.
+    """
 
     name: str
     count_path: str
@@ -101,19 +108,24 @@ class RoleRule(_Table, frozen=True, kw_only=True):
             _check_path(self.min_path)
 
     def takes(self, pod: Pod) -> bool:
-        """True if the pod has the label of this role, or the role has no label."""
+        """True if the pod belongs to this role: it has the role's label, or the role demands no label."""
         return self.label is None or pod.labels.get(self.label.key) == self.label.value
 
     @property
     def index(self) -> GroupKey | None:
-        """The label or annotation with the number of a pod in the role; None if the role has none."""
+        """The label or annotation in which each pod of the role has its number; None if the pods have no numbers."""
         if not self.index_label and not self.index_annotation:
             return None
         return GroupKey(label=self.index_label, annotation=self.index_annotation)
 
 
 class WorkloadRule(_Table, frozen=True, kw_only=True):
-    """One entry of `scheduler.workloads`; the module's docstring explains it."""
+    """One entry of `scheduler.workloads`, by which an administrator describes a kind of workload.
+
+    `owner_kind`: the object that owns or groups the pods. `unit_by`: only pods with the same value of this label or
+    annotation are one gang. `named_by`: this label or annotation of a pod names the object. `suspend_path`: the field
+    that suspends the object; it is not used together with `unit_by`.
+    """
 
     name: str
     owner_kind: OwnerKind
@@ -141,12 +153,12 @@ class WorkloadRule(_Table, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> Kind:
-        """The kind of the object that owns or groups the pods."""
+        """The kind (API group and kind) of the object that owns or groups the pods of the workload."""
         return Kind(group=self.owner_kind.group, kind=self.owner_kind.kind)
 
 
 def read_table(table: Iterable[object]) -> tuple[WorkloadRule, ...]:
-    """Return the entries of `scheduler.workloads`.
+    """Return the entries of `scheduler.workloads`, checked.
 
     Raises:
         msgspec.ValidationError: an entry cannot be used; the text says which, and why.
@@ -160,7 +172,9 @@ def read_table(table: Iterable[object]) -> tuple[WorkloadRule, ...]:
 
 
 def family(rule: WorkloadRule) -> Family:
-    """Return the family that an entry of `scheduler.workloads` describes."""
+    """Return the family (the functions that find and make gangs of one kind of workload) for an entry of
+    `scheduler.workloads`.
+    """
 
     def identify(pod: Pod, owners: Owners) -> GangId | None:
         return _identify(rule, pod, owners)
@@ -256,7 +270,12 @@ def _seated(rule: RoleRule, pods: Sequence[Pod], seats: int) -> tuple[Member, ..
 
 
 def _number(owner: Owner, path: str, role: str) -> int:
-    """Return the number of pods at `path` of the owner. It may be 0."""
+    """Return the number of pods of a role: `path` is this number itself, or the place in the owner where it stands. It
+    may be 0.
+
+    Raises:
+        BadDeclaration: there is no number of pods at this place.
+    """
     if path.isdigit():
         return int(path)
     found = _at(owner, path)
@@ -275,7 +294,9 @@ def _check_path(path: str) -> None:
 
 
 def _at(owner: Owner, path: str) -> object:
-    """Return the value at a valid path of the owner; None if there is none."""
+    """Return the value at a path of the owner, such as `spec.groups[0].count`; None if the owner has nothing there. The
+    path was checked before.
+    """
     first, *steps = _DOTS.split(path)
     found: object = msgspec.json.decode(owner.spec if first == "spec" else owner.status)
     for step in steps:
@@ -289,7 +310,9 @@ def _at(owner: Owner, path: str) -> object:
 
 
 def _item(found: object, index: str) -> object:
-    """Return the item of a list by its number, or by one of its fields: `name=worker`."""
+    """Return one item of a list: by its number, if `index` is one, or the first with this value of a field, if `index`
+    is like `name=worker`. None if there is no such item, or `found` is no list.
+    """
     if not isinstance(found, list):
         return None
     if index.isdigit():

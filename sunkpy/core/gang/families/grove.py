@@ -1,20 +1,21 @@
-"""PodCliqueSet of NVIDIA Grove, which Dynamo writes for disaggregated inference: one gang for each PodGang.
+"""The family of PodCliqueSets of NVIDIA Grove, which Dynamo writes for disaggregated inference: one gang for each
+PodGang.
 
 Each replica of a PodCliqueSet has PodCliques, which make the pods, and PodCliqueScalingGroups, each replica of which
 has some PodCliques of its own. Grove declares as PodGangs what starts together. Each replica of the set has a base
 PodGang, of `minAvailable` pods of each PodClique and `minAvailable` replicas of each scaling group; each further
-replica of a scaling group has a PodGang, too. This module reads the PodGang, not the PodCliqueSet: it has the minimum
-of each PodClique, and the topology domains as node labels. A label on the pods names the PodGang. The uid of the
-PodCliqueSet tells it from a PodGang of an earlier set with the same name.
+replica of a scaling group has a PodGang, too. This module reads the PodGang, not the PodCliqueSet: the PodGang has the
+minimum of each PodClique, and the topology domains as node labels. A label on the pods names the PodGang. The uid of
+the PodCliqueSet tells the PodGang from one of an earlier set with the same name.
 
-All pods exist at once. Grove removes its scheduling gate from them when the PodGang lists them all, and from those of a
-further replica when the base PodGang has nodes. Any scheduler may bind them, but Grove makes no pods for a scheduler
-that is not in its profiles. In an init container, bound pods wait for PodCliques that must start earlier. Pods beyond
-`minAvailable` of a PodClique get jobs of their own.
+All pods exist at once. Grove removes its scheduling gate from the pods of a PodGang when the PodGang lists them all;
+for a further replica of a scaling group also the base PodGang must have nodes. Any scheduler may bind the pods, but
+Grove makes no pods for a scheduler that is not in its profiles. In an init container, bound pods wait for PodCliques
+that must start earlier. Pods beyond `minAvailable` of a PodClique get jobs of their own.
 
 A pod that is made again gets the lowest free number of its PodClique. An update and `terminationDelay` replace whole
-PodCliques. An update replaces one after another, while the rest serves and waits for the new ones, so there is no
-generation.
+PodCliques. An update replaces one PodClique after another, while the others serve and wait for the new pods, so the
+gangs of a PodCliqueSet have no generation (the part of an identity that tells restarts apart).
 
 Source: Grove v0.1.0-alpha.12-rc1, scheduler/api/core/v1alpha1/podgang.go, operator/api/common/labels.go,
 operator/internal/controller/podclique/components/pod/{pod,syncflow,rollingupdate}.go (buildResource, gates),
@@ -47,7 +48,9 @@ INDEX: Final = "grove.io/podclique-pod-index"
 
 
 class _Pack(Wire, frozen=True, kw_only=True):
-    """A constraint on topology: `required` is the key of a node label. Preferred constraints are not read."""
+    """A constraint of Grove on where pods are packed: all on nodes with the same value of the node label whose key is
+    `required`. Preferred constraints are not read.
+    """
 
     required: str = ""
 
@@ -57,7 +60,9 @@ class _Topology(Wire, frozen=True, kw_only=True):
 
 
 class _Group(Wire, frozen=True, kw_only=True):
-    """A PodClique and its minimum of pods, by its name."""
+    """A PodClique in the spec of a PodGang: its name, how many of its pods must start together, and its constraint on
+    topology.
+    """
 
     name: str
     min_replicas: int = 0
@@ -65,7 +70,9 @@ class _Group(Wire, frozen=True, kw_only=True):
 
 
 class _Part(Wire, frozen=True, kw_only=True):
-    """The PodCliques of one replica of a scaling group, with a constraint on topology for them together."""
+    """A set of PodCliques in the spec of a PodGang (those of one replica of a scaling group), and a constraint on
+    topology that holds for them together.
+    """
 
     pod_group_names: tuple[str, ...] = ()
     topology_constraint: _Topology = _Topology()
@@ -120,7 +127,9 @@ def _role(group: _Group, pods: Sequence[Pod], declares: Owner) -> Role:
 
 
 def _seated(pods: Sequence[Pod], seats: int) -> tuple[Member, ...]:
-    """Return the members with the lowest numbers; by age if pods have no number (Grove before 0.1.0-alpha.8)."""
+    """Return the pods of a PodClique that have a seat in the gang: those whose number is below `seats`. If a pod has no
+    number (Grove before 0.1.0-alpha.8), bound pods and then the oldest have the seats.
+    """
     if all(_index(pod) >= 0 for pod in pods):
         return declaration.numbered(pods, _index, seats)
     return by_seniority(pods, seats)
@@ -131,8 +140,8 @@ def _index(pod: Pod) -> int:
 
 
 def _domain(spec: _Spec) -> tuple[str, tuple[Problem, ...]]:
-    """Return the node label whose value the whole gang must share, and a problem for each constraint on only a part of
-    it.
+    """Return the node label whose value must be the same on all nodes of the gang (empty if there is none). Also return
+    a fatal problem for each constraint on only a part of the gang, because Slurm cannot keep it.
     """
     everyone = frozenset(group.name for group in spec.groups)
     asked = [

@@ -1,9 +1,11 @@
-"""JobSet, and workloads made of JobSets: a TrainJob of Kubeflow Trainer v2 makes a JobSet of the same name.
+"""The family of JobSets, and of workloads made of JobSets: a TrainJob of Kubeflow Trainer v2 makes a JobSet of the same
+name.
 
-All pods of a JobSet are one gang. Replicated Jobs that begin when others are Complete are a stage, with a gang of its
-own, because the seats of the others are free by then. With exclusive placement each child Job is a gang of its own, on
-nodes of one topology domain: JobSet's webhook refuses its other pods until the first one is bound. A restart replaces
-all pods: the label restart-attempt is the generation.
+All pods of a JobSet are one gang, with two exceptions. ReplicatedJobs that begin when others are Complete are a stage,
+and each stage is a gang of its own, because the pods of the earlier stage are gone by then. With exclusive placement
+each child Job is a gang of its own, on nodes of one topology domain: JobSet's webhook refuses the Job's other pods
+until its first pod is bound. A restart replaces all pods: the label restart-attempt is the generation of the gang,
+which tells restarts apart.
 
 Sources: jobset v0.10.1 api/jobset/v1alpha2/jobset_types.go (labels, defaults), pkg/controllers/jobset_controller.go
 (labelAndAnnotateObject, reconcileReplicatedJobs), failure_policy.go, depends_on.go,
@@ -48,7 +50,9 @@ class _DependsOn(Wire, frozen=True, kw_only=True):
 
 
 class _Ordered(Wire, frozen=True, kw_only=True):
-    """The fields of a replicatedJob that say when it starts. They never change."""
+    """The fields of a replicatedJob (in a JobSet) that say when it starts. The fields of an existing JobSet never
+    change.
+    """
 
     name: str
     depends_on: tuple[_DependsOn, ...] | None = ()
@@ -72,7 +76,9 @@ class _PodFailurePolicy(Wire, frozen=True, kw_only=True):
 
 
 class _JobSpec(Wire, frozen=True, kw_only=True):
-    """The spec of a child Job; the defaults are the apiserver's and those of JobSet's webhook."""
+    """The spec of the child Jobs of a replicatedJob in a JobSet. Its defaults are those of the apiserver and of
+    JobSet's webhook.
+    """
 
     parallelism: int = 1
     completions: int | None = None
@@ -98,7 +104,7 @@ class _ReplicatedJob(_Ordered, frozen=True, kw_only=True):
 
     @property
     def pods_per_job(self) -> int:
-        """How many pods one child Job has at a time."""
+        """How many pods each child Job of this replicatedJob has at the same time."""
         spec = self.template.spec
         return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
 
@@ -108,7 +114,9 @@ class _ReplicatedJob(_Ordered, frozen=True, kw_only=True):
 
     @property
     def is_numbered(self) -> bool:
-        """True if each pod has an index below the number of seats, so that none waits for another to end."""
+        """True if each pod of a child Job has an index below the Job's `parallelism`. Then no pod has to wait until
+        another one has ended, and the index can be its seat.
+        """
         spec = self.template.spec
         return spec.completion_mode == "Indexed" and (spec.completions or 0) <= spec.parallelism
 
@@ -130,8 +138,8 @@ class _FailureRule(Wire, frozen=True, kw_only=True):
     target_replicated_jobs: tuple[str, ...] = ()
 
     def is_about(self, job: str) -> bool:
-        """True if the rule applies when this replicatedJob fails by evictions. A rule with a message pattern never
-        counts: nobody knows whether it matches.
+        """True if this rule of the JobSet's failurePolicy applies when a Job of the replicatedJob `job` fails by
+        evictions. A rule with a message pattern never counts, because it is not known whether the pattern matches.
         """
         return (
             self.on_job_failure_reasons in ((), ("BackoffLimitExceeded",))
@@ -206,8 +214,8 @@ def _stages_of(jobset: Owner) -> dict[str, str]:
 
 
 def _stages(jobs: Sequence[_Ordered]) -> dict[str, str]:
-    """Return each replicatedJob → the first replicatedJob of its stage: those that wait until the same others are
-    Complete.
+    """Return for each replicatedJob of a JobSet its stage, named after the first replicatedJob in it. ReplicatedJobs
+    that wait until the same others are Complete are one stage.
     """
     awaited: dict[str, frozenset[str]] = {}
     for job in declaration.few(jobs, field="spec.replicatedJobs"):
@@ -221,10 +229,11 @@ def _stages(jobs: Sequence[_Ordered]) -> dict[str, str]:
 
 
 def _domain_of(pod: Pod) -> str:
-    """Return the node label (topology key) for which the pods of a child Job need a value of their own; empty if there
-    is none.
+    """Return the node label (topology key) whose value the pods of each child Job must share, and share with no other
+    Job: exclusive placement. Empty if the pod does not ask for that.
 
-    With the node-selector strategy somebody has labelled the nodes beforehand, and no pod waits for another.
+    It is also empty with the node-selector strategy: somebody has labelled the nodes beforehand, and no pod waits for
+    another.
     """
     return "" if BY_NODE_SELECTOR in pod.annotations else pod.annotations.get(EXCLUSIVE, "")
 
@@ -268,8 +277,8 @@ def _checked(job: _ReplicatedJob, jobset: Owner) -> _ReplicatedJob:
 
 
 def _together(job: _ReplicatedJob, jobset: Owner, spec: _Spec) -> list[_ReplicatedJob]:
-    """Return the replicatedJobs of the same stage that are one gang, the coordinator's first. Those with exclusive
-    placement are left out.
+    """Return the replicatedJobs that are one gang with `job`: those of the same stage, which wait until the same others
+    are Complete. The coordinator's replicatedJob comes first; others with exclusive placement are left out.
     """
     stages = _stages(spec.replicated_jobs)
     stage = [
@@ -298,7 +307,9 @@ def _in_waves(jobs: Sequence[_ReplicatedJob], pods: Sequence[Pod], spec: _Spec) 
 
 
 def _waves(spec: _Spec) -> dict[str, int]:
-    """Return each replicatedJob → how many others must be Ready, one after another, before its pods appear."""
+    """Return for each replicatedJob of a JobSet how many others must become Ready, one after another, before its pods
+    are made; 0 if they are made at once.
+    """
     if spec.startup_policy.startup_policy_order == "InOrder":
         return {job.name: wave for wave, job in enumerate(spec.replicated_jobs)}
     waves: dict[str, int] = {}
@@ -324,8 +335,8 @@ def _role(job: _ReplicatedJob, pods: Sequence[Pod], spec: _Spec, *, is_first: bo
 
 
 def _index_of(job: _ReplicatedJob, coordinator: _Coordinator) -> Callable[[Pod], int]:
-    """Return a function that gives the index of a pod in its role: Job by Job, rotated so that the coordinator has
-    index 0.
+    """Return a function that returns the index of a pod in its role: the pods are counted Job by Job, and the numbers
+    are shifted so that the coordinator's pod has index 0. For a pod with impossible labels it returns -1.
     """
     per_job = job.pods_per_job
     is_here = coordinator.replicated_job == job.name
@@ -345,7 +356,9 @@ def _pod_index(pod: Pod) -> int:
 
 
 def _led(job: _ReplicatedJob, pods: Sequence[Pod]) -> list[Role]:
-    """Return the roles of a child Job with exclusive placement: its other pods appear when the first one is bound."""
+    """Return the two roles of a child Job with exclusive placement: a leader, which is its first pod, and the
+    followers, which are its other pods and are made only when the first is bound.
+    """
     others = max(job.pods_per_job - 1, 0)
     leader = Role(name="leader", seats=1, first=1, members=declaration.numbered(pods, _pod_index, 1))
     followers = Role(
@@ -358,7 +371,9 @@ def _led(job: _ReplicatedJob, pods: Sequence[Pod]) -> list[Role]:
 
 
 def _lacks_success(id: GangId, jobset: Owner, jobs: Sequence[_ReplicatedJob], roles: Sequence[Role]) -> bool:
-    """True if some of these replicatedJobs, in this generation, still lack pods that succeed."""
+    """True if these replicatedJobs have not succeeded yet, so that the JobSet may make more pods for the gang `id`.
+    False if a restart has replaced the gang's pods by those of another generation.
+    """
     status = jobset.status_as(_Status)
     if id.generation not in ("", str(status.restarts)):
         return False
@@ -371,8 +386,8 @@ def _lacks_success(id: GangId, jobset: Owner, jobs: Sequence[_ReplicatedJob], ro
 
 
 def _final_because(jobset: Owner, spec: _Spec, jobs: Sequence[_ReplicatedJob]) -> str:
-    """Say why evicted pods are not replaced: they count as failed, so their Job fails, and the JobSet with it. Empty
-    if they are replaced.
+    """Say why the JobSet does not replace evicted pods: they count as failed, so their Job fails, and the JobSet with
+    it. Empty if they are replaced.
     """
     reasons = ((job, _fails_because(job)) for job in jobs)
     failing = [(job, reason) for job, reason in reasons if reason]
@@ -383,7 +398,7 @@ def _final_because(jobset: Owner, spec: _Spec, jobs: Sequence[_ReplicatedJob]) -
 
 
 def _fails_because(job: _ReplicatedJob) -> str:
-    """Say why a child Job fails when all its pods are evicted; empty if it replaces them."""
+    """Say why a child Job of this replicatedJob fails when all its pods are evicted; empty if the Job replaces them."""
     spec = job.template.spec
     rules = [rule for rule in spec.pod_failure_policy.rules if _DISRUPTED in rule.on_pod_conditions]
     if rules and rules[0].action != "Count":
@@ -401,7 +416,7 @@ _DISRUPTED: Final = _PodCondition(type="DisruptionTarget")
 
 
 def _ends_because(jobset: Owner, policy: _FailurePolicy | None, job: str) -> str:
-    """Say why the JobSet fails with one of its Jobs; empty if it restarts."""
+    """Say why the JobSet fails when a Job of the replicatedJob `job` fails; empty if the JobSet is restarted then."""
     if policy is None:
         return "the JobSet has no failurePolicy"
     match next((rule.action for rule in policy.rules if rule.is_about(job)), ""):
@@ -414,7 +429,9 @@ def _ends_because(jobset: Owner, policy: _FailurePolicy | None, job: str) -> str
 
 
 def _suspension(jobset: Owner, owners: Owners) -> Suspension | None:
-    """Return how to suspend the TrainJob above the JobSet, else the JobSet: a TrainJob resumes its JobSet."""
+    """Return how to suspend the workload: the TrainJob above the JobSet if there is one, because it would resume the
+    JobSet; if not, the JobSet. None if the object to suspend has a controller.
+    """
     return declaration.suspension(nearest(owners, TRAIN_JOB) or jobset, "spec", "suspend")
 
 

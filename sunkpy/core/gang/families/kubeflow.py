@@ -1,4 +1,6 @@
-"""What training-operator v1 and mpi-operator v2 have in common: labels, replicas of each role, and the runPolicy."""
+"""What the objects of training-operator v1 and mpi-operator v2 have in common: labels, replicas of each role, and the
+runPolicy.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,17 @@ LAUNCHER: Final = "launcher"
 
 
 class SchedulingPolicy(Wire, frozen=True, kw_only=True):
-    """How many pods of all roles together must start at once; the other pods are elastic."""
+    """The schedulingPolicy of a Kubeflow job. `min_available`: how many pods of all roles together must start at once;
+    the other pods are elastic.
+    """
 
     min_available: int | None = None
 
 
 class RunPolicy(Wire, frozen=True, kw_only=True):
-    """What the operator does with the workload as a whole."""
+    """The runPolicy of a Kubeflow job: whether it is suspended, how often failures are retried, and how many pods must
+    start at once.
+    """
 
     suspend: bool | None = False
     backoff_limit: int | None = None
@@ -35,15 +41,17 @@ class RunPolicy(Wire, frozen=True, kw_only=True):
 
 
 class ReplicaSpec(Wire, frozen=True, kw_only=True):
-    """The number of pods of a role, and their restartPolicy."""
+    """What a Kubeflow job says of one role: how many pods it has, and their restartPolicy. None: the operator's
+    default.
+    """
 
     replicas: int | None = None
     restart_policy: str | None = None
 
 
 class Status(declaration.Conditions, frozen=True, kw_only=True):
-    """The status of both operators' objects. mpi-operator sets the condition Failed for an eviction, too: without a
-    completion time the workload goes on.
+    """The status of an object of training-operator or mpi-operator. mpi-operator sets the condition Failed also when a
+    pod was evicted: as long as there is no completion time, the workload goes on.
     """
 
     completion_time: str | None = None
@@ -51,13 +59,14 @@ class Status(declaration.Conditions, frozen=True, kw_only=True):
 
 
 def index(pod: Pod) -> int:
-    """Return the number of a pod in its role."""
+    """Return the number of a pod in its role, from its label; -1 if the label is missing."""
     return declaration.ordinal(pod.labels.get(INDEX))
 
 
 def seats(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_workers: int | None) -> dict[str, int]:
-    """Return the seats of each role: all its replicas. Elastic pods have none; they are the workers with the highest
-    numbers.
+    """Return for each role how many of its pods start together in the gang's job: all its replicas, except elastic
+    workers. Elastic workers are those beyond the minimum that the spec declares, with the highest numbers; each has a
+    job of its own.
 
     Raises:
         BadDeclaration: a number is impossible, or contradicts another.

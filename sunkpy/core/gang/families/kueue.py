@@ -1,13 +1,15 @@
-"""Kueue's groups of plain pods: a label on pods names the group, and an annotation says how many pods it has.
+"""The family of Kueue's groups of plain pods: a label on pods names the group, and an annotation says how many pods it
+has.
 
-The pods have a scheduling gate until Kueue has seen all of them; then it removes the gates one by one. A gated pod must
-not be scheduled, so the job waits for the last gate. With fast admission Kueue removes the gates of the pods that it
-sees, because other pods are made only when these run: then the first pod is enough, and the job has seats for the rest.
+The pods have a scheduling gate until Kueue has seen all of them; then Kueue removes the gates one by one. A gated pod
+must not be scheduled, so the job waits for the last gate. With fast admission Kueue removes the gates of the pods that
+it sees, because other pods are made only when these run. Then the first pod is enough to submit the job, and the job
+has room for the others.
 
-Other kinds of workloads are recognised as without Kueue, which only suspends and resumes them. Kueue also writes label
-and annotation on pods of a StatefulSet or LeaderWorkerSet. There the count is that of the owner, which may make its
-pods one after another, so waiting for all would never end. Another annotation marks such pods, and they are left out
-here.
+Other kinds of workloads are recognised as without Kueue, which only suspends and resumes them. Kueue also writes the
+label and the annotation on pods of a StatefulSet or LeaderWorkerSet. There the count is that of the owner, which may
+make its pods one after another, so waiting for all of them would never end. Another annotation marks such pods, and
+this family does not take them.
 
 Source: Kueue v0.14.0, pkg/controller/jobs/pod/constants/constants.go, pkg/controller/jobs/pod/pod_controller.go
 (constructGroupPodSets, groupTotalCount), pkg/controller/jobs/statefulset/statefulset_webhook.go,

@@ -1,10 +1,10 @@
-"""LeaderWorkerSet: one gang for each group, which is a leader and its workers.
+"""The family of LeaderWorkerSets: one gang for each group, which is a leader and its workers.
 
-The leader exists first. Its workers appear together with it; or when it is Ready (startupPolicy LeaderReady); or when
-it is bound (exclusive topology, which keeps the pods of a group on nodes of one topology domain, and other groups
-away). Subgroups that each need a domain are refused. The leader's pod owns the workers' StatefulSet. A group that is
-made again has another leader, whose uid is the generation. The label group-key cannot be it: it is a hash of the
-leader's name.
+The leader is made first. Its workers are made together with it; or when the leader is Ready (startupPolicy
+LeaderReady); or when the leader is bound (exclusive topology, which keeps the pods of a group on nodes of one topology
+domain, and other groups away). If subgroups each need a domain of their own, the gang is refused. The leader's pod owns
+the workers' StatefulSet. A group that is made again has another leader, whose uid is the generation of the gang, which
+tells restarts apart. The label group-key cannot be the generation, because it is a hash of the leader's name.
 
 Sources: lws v0.7.0 api/leaderworkerset/v1/leaderworkerset_types.go, pkg/controllers/pod_controller.go (Reconcile,
 handleRestartPolicy), pkg/webhooks/pod_webhook.go (Default, genGroupUniqueKey).
@@ -108,8 +108,8 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _refused(pod: Pod, workers: int) -> tuple[Problem, ...]:
-    """Return the problem of subgroups that each need a topology domain. It is found before the leader starts, because
-    the workers, which have the same annotation, appear only later.
+    """Return a fatal problem if the group is divided into subgroups that each need a topology domain of their own;
+    empty if not. The leader's annotations say so before the workers exist, which have the same annotations.
     """
     topology, size = pod.annotations.get(SUBGROUP_EXCLUSIVE, ""), ordinal(pod.annotations.get(SUBGROUP_SIZE))
     # If all workers are one subgroup, with the leader in it or not, one domain is enough.
@@ -124,11 +124,12 @@ def _index(pod: Pod) -> int:
 
 
 def _size(id: GangId, pods: Sequence[Pod], declared: int | None) -> int:
-    """Return how many pods a group has, as its pods say: during a rolling update the LeaderWorkerSet has the size of
-    later groups.
+    """Return how many pods a group of a LeaderWorkerSet has, as its pods say; if they do not say it, as the
+    LeaderWorkerSet says (`declared`). During a rolling update, the LeaderWorkerSet already has the size of the new
+    groups.
 
     Raises:
-        BadDeclaration: neither pods nor LeaderWorkerSet say a number above 0.
+        BadDeclaration: neither the pods nor the LeaderWorkerSet say a number above 0.
     """
     where = f"LeaderWorkerSet {id.namespace}/{id.name}: the size of {id.unit.replace('-', ' ')} is"
     text = next((pod.annotations[SIZE] for pod in pods if SIZE in pod.annotations), str(declared))

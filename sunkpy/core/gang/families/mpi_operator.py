@@ -1,8 +1,9 @@
-"""MPIJob v2 of Kubeflow's mpi-operator (Horovod and other MPI programs): workers, and a launcher that runs mpirun.
+"""The family of MPIJobs v2 of Kubeflow's mpi-operator (Horovod and other MPI programs): workers, and a launcher that
+runs mpirun.
 
-Launcher and workers are one gang. The MPIJob owns the workers; a Job of the MPIJob owns the launcher, and retries it
-under a new name while the gang runs. With launcherCreationPolicy WaitForWorkersReady the launcher appears when all
-workers are Ready. An MPIJob of version v1 belongs to the family of training-operator.
+Launcher and workers are one gang. The MPIJob owns the workers. A Kubernetes Job, which the MPIJob owns, owns the
+launcher, and retries the launcher under a new name while the gang runs. With launcherCreationPolicy WaitForWorkersReady
+the launcher is made when all workers are Ready. An MPIJob of version v1 belongs to the family of training-operator.
 
 Sources: mpi-operator v0.6.0 pkg/apis/kubeflow/v2beta1/types.go and default.go, pkg/controller/mpi_job_controller.go
 (syncHandler, newWorker, newLauncherPodTemplate, defaultLabels).
@@ -36,8 +37,8 @@ class _Spec(Wire, frozen=True, kw_only=True):
     mpi_replica_specs: Mapping[str, _ReplicaSpec] = {}
 
     def of(self, role: str) -> _ReplicaSpec | None:
-        """Return the replica spec of a role, `launcher` or `worker` as in the pods' label; None if the MPIJob has
-        none.
+        """Return what the MPIJob says of a role; None if the MPIJob does not have it. The role is `launcher` or
+        `worker`, as in the label of its pods.
         """
         return self.mpi_replica_specs.get(role.capitalize())
 
@@ -74,7 +75,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> tuple[Role, ...]:
-    """Return the roles, the launcher first: with runLauncherAsWorker it is rank 0."""
+    """Return the two roles of an MPIJob, launcher and workers. The launcher comes first, because it has rank 0 if it
+    also works (runLauncherAsWorker).
+    """
     launcher, worker = spec.of(LAUNCHER), spec.of(WORKER)
     sizes = {LAUNCHER: 1 if launcher else 0, WORKER: (worker.replicas or 0) if worker else 0}
     held = kubeflow.seats(job, sizes, spec.run_policy, least_workers=None)
@@ -100,8 +103,8 @@ def _of(role: str, pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _final_because(spec: _Spec, status: _Status) -> str:
-    """Say why the MPIJob fails if its launcher is evicted; empty if the launcher's Job retries it. Workers are
-    always replaced.
+    """Say why the MPIJob fails if its launcher is evicted; empty if the launcher's Job then retries the launcher.
+    Workers are always replaced.
     """
     limit = spec.run_policy.backoff_limit
     limit = _DEFAULT_BACKOFF_LIMIT if limit is None else limit

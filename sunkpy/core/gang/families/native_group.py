@@ -1,9 +1,11 @@
-"""Groups of Kubernetes itself: `spec.workloadRef` of a pod (1.35) and `spec.schedulingGroup` (1.36 and later).
+"""The family of the groups that Kubernetes itself has: pods name them in `spec.workloadRef` (1.35) or
+`spec.schedulingGroup` (1.36 and later).
 
-A pod of 1.35 names a Workload, a pod group in it, and perhaps a replica of that group, which is a gang of its own. A
-pod of 1.36 names a PodGroup. With the policy *gang*, `minCount` pods are a gang, and all of them must exist before the
-job is submitted. With the policy *basic*, each pod is what its own kind is, with a job of its own. A PodGroup that is
-part of a CompositePodGroup (1.37) is refused: its pods would start without the other groups.
+A pod of 1.35 names a Workload, a pod group in it, and perhaps a replica of that group; each replica is a gang of its
+own. A pod of 1.36 names a PodGroup. With the policy *gang*, `minCount` pods are a gang, and all of them must exist
+before the job is submitted. With the policy *basic*, this family does not take the pods: each is treated by its owner's
+kind, as if it were in no group. A PodGroup that is part of a CompositePodGroup (1.37) is refused: its pods would start
+without the other groups.
 
 Sources: kubernetes staging/src/k8s.io/api/scheduling: v1alpha1 (`podGroups[].policy`, immutable), v1alpha2 and later
 (`schedulingPolicy`; only `minCount` can change; `schedulingConstraints.topology`, one key).
@@ -100,7 +102,9 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _is_basic(pod: Pod, owners: Owners) -> bool:
-    """True if the pod's group has the policy basic. A group never changes its policy."""
+    """True if the group that the pod names has the policy *basic*, which lets its pods start independently. False if
+    the group cannot be read. A group never changes its policy.
+    """
     group = next((found for link in _refers(pod) if (found := link.find_in(owners))), None)
     try:
         policy = _policy(pod, group) if group is not None else _Policy()

@@ -1,8 +1,10 @@
-"""PaddleJob of PaddleCloud's paddle-operator (group batch.paddlepaddle.org): parameter servers, workers, heter workers.
+"""The family of PaddleJobs of PaddleCloud's paddle-operator (group batch.paddlepaddle.org): parameter servers, workers,
+and heter workers.
 
 All replicas are one gang. All must be bound before any container starts: the operator then writes all addresses into a
 ConfigMap, once. An elastic job has no ConfigMap; its workers beyond `requests` get jobs of their own. A pod that is
-made again has the old pod's name, so there is no generation. A PaddleJob cannot be suspended.
+made again has the old pod's name, so the gang has no generation (the part of its identity that tells restarts apart). A
+PaddleJob cannot be suspended.
 
 Sources: paddle-operator v0.3.5 api/v1/paddlejob_types.go, controllers/paddlejob_controller.go, paddlejob_helper.go
 (constructPod, getPaddleJobPhase).
@@ -106,7 +108,7 @@ def _role(name: str, seats: int, pods: Sequence[Pod]) -> Role:
 
 
 def _index(pod: Pod) -> int:
-    """Return the number of the pod, which is only in its name: `<job>-<role>-<number>`."""
+    """Return the number of a pod in its role. It stands only in the pod's name: `<job>-<role>-<number>`."""
     return declaration.ordinal(pod.name.rpartition("-")[2])
 
 

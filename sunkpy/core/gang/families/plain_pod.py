@@ -1,8 +1,8 @@
-"""A pod that belongs with no others: a gang of one, with the pod's name and uid.
+"""The family of pods that start with no others: each is a gang of one, with the pod's name and uid as its identity.
 
-This holds for pods of a Deployment, ReplicaSet or StatefulSet (Parallel or ordered), and for workloads that are built
+It has the pods of a Deployment, ReplicaSet or StatefulSet (Parallel or ordered), and those of workloads that are built
 of these: Knative and KServe revisions, the JobManager and the TaskManagers of Flink, the parts of Pulsar. Each of these
-pods can be evicted alone, and its controller replaces it.
+pods can be evicted alone, and its controller replaces it. Bare pods, which nothing replaces, belong here, too.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ _NOT_IN_TEMPLATE: Final = Problem(
 
 
 def own_id(pod: Pod) -> GangId:
-    """Return the identity of a gang that is this pod alone."""
+    """Return the identity of the gang that is this pod alone: the pod's namespace, name and uid."""
     return GangId(namespace=pod.metadata.namespace, name=pod.name, uid=pod.uid)
 
 
 def alone(id: GangId, pod: Pod, owners: Owners) -> Gang:
-    """Return the gang of a pod that has a job of its own."""
+    """Return a gang that is this pod alone, so the pod has a job of its own. Annotations of the pod and of its owners
+    set the options of the job.
+    """
     options, problems = read_options([(pod.name, pod.annotations)], [owner.annotations for owner in owners])
     above = {annotation for owner in owners for annotation in owner.annotations}
     if names.ANNOTATION_GANG in above - pod.annotations.keys():

@@ -1,10 +1,10 @@
-"""The PodGroup of the scheduler plugins (coscheduling): a label on pods names it, and `spec.minMember` pods start
-together.
+"""The family of PodGroups of the scheduler plugins (coscheduling): a label on pods names the PodGroup, and its
+`spec.minMember` pods start together.
 
-These pods are one job, and all must exist before it is submitted. Further pods get a job each. training-operator,
-mpi-operator and spark-operator write such PodGroups for any scheduler, and their counts can be wrong, so the families
-of these operators come first. The older label names a PodGroup of the group `scheduling.sigs.k8s.io`; Koordinator still
-uses it.
+These pods have one job, and all of them must exist before the job is submitted. Further pods get a job each.
+training-operator, mpi-operator and spark-operator write such PodGroups for any scheduler, and their counts can be
+wrong, so the families of these operators come first. The older label `pod-group.scheduling.sigs.k8s.io` names a
+PodGroup of the API group `scheduling.sigs.k8s.io`; Koordinator still uses it.
 
 Source: scheduler-plugins apis/scheduling/v1alpha1/types.go (minMember, at least 1), pkg/coscheduling.
 """

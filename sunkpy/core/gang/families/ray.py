@@ -1,11 +1,13 @@
-"""A RayCluster, alone or below a RayJob or RayService: the head and its workers in one job.
+"""The family of RayClusters, alone or below a RayJob or RayService: the head and its workers have one job.
 
-KubeRay makes the head and all workers at once; the workers then wait for the head in their init container. So the first
-wave is the whole gang: the head, and `replicas`·`numOfHosts` pods of each worker group, or `minReplicas`·`numOfHosts`
-if the autoscaler in the head adds and removes workers. Workers that it adds get jobs of their own.
+KubeRay makes the head and all workers at once; the workers then wait for the head in their init container. So all pods
+of the gang must exist before the job is submitted: the head, and `replicas`·`numOfHosts` pods of each worker group, or
+`minReplicas`·`numOfHosts` if the autoscaler in the head adds and removes workers. Workers that the autoscaler adds get
+jobs of their own.
 
 A replica with several hosts must run as a whole. Labels of KubeRay 1.6 and later (feature RayMultihostIndexing) say
-which pods are one replica: then a replica beyond the minimum is one gang. With older versions, each such pod is a job.
+which pods are one replica: then a replica beyond the minimum is one gang. With older versions, each pod of such a
+replica has a job of its own.
 
 Each RayCluster is a gang, so a RayService has two gangs during an upgrade, and a retried RayJob has a new one. The
 submitter of a RayJob belongs to a batch Job, not to this family.
@@ -68,7 +70,7 @@ class _Head(Wire, frozen=True, kw_only=True):
 
 
 class _Group(Wire, frozen=True, kw_only=True):
-    """A worker group of a RayCluster; the defaults are those of the CRD."""
+    """A worker group in the spec of a RayCluster. Its defaults are those of the CustomResourceDefinition."""
 
     group_name: str
     replicas: int | None = None
@@ -101,10 +103,11 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 
 
 def _unit(pod: Pod, cluster: Owner | None) -> str:
-    """Return the replica with several hosts to which a pod belongs, if the autoscaler added this replica; empty for
-    other pods.
+    """Return the name of the worker replica that a pod belongs to, if this replica has several hosts and the autoscaler
+    added it: it is then a gang of its own. Empty for all other pods.
 
-    A replica keeps its number, and its replacement gets the number again. Only people change the minimum.
+    A replica keeps its number, and its replacement gets the number again. A replica beyond the group's minimum counts
+    as added; only people change the minimum.
     """
     if cluster is None or REPLICA_NAME not in pod.labels:
         return ""
@@ -164,7 +167,12 @@ def _workers(group: _Group, spec: _Cluster, pods: Sequence[Pod]) -> Role:
 
 
 def _replicas(group: _Group, *, autoscaling: bool) -> int:
-    """Return how many replicas of a group the cluster has at any load (GetWorkerGroupDesiredReplicas)."""
+    """Return how many replicas of a worker group the cluster always has, whatever its load
+    (GetWorkerGroupDesiredReplicas). With autoscaling this is the group's minimum.
+
+    Raises:
+        BadDeclaration: a number is impossible, or contradicts another.
+    """
     field = f"worker group {group.group_name}: "
     least = at_least(group.min_replicas or 0, 0, field=f"{field}minReplicas")
     if group.max_replicas is not None and least > group.max_replicas:
@@ -218,8 +226,8 @@ def _final_because(job: Owner | None) -> str:
 
 
 def _suspension(cluster: Owner, owners: Owners) -> Suspension | None:
-    """Return how to suspend the gang: by the RayCluster, or by a RayJob above it that removes its cluster at the end.
-    None below a RayService, which would see its cluster fail.
+    """Return how to suspend the gang: by the RayCluster, or, if a RayJob owns the RayCluster, by that RayJob. None if
+    the RayJob does not remove its cluster at its end, or below a RayService, which would see its cluster fail.
     """
     if nearest(owners, RAY_SERVICE) is not None:
         return None

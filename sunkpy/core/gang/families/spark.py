@@ -1,16 +1,17 @@
-"""Spark on Kubernetes: a SparkApplication of spark-operator, and pods of a plain `spark-submit`.
+"""The family of Spark on Kubernetes: a SparkApplication of spark-operator, and pods of a plain `spark-submit`.
 
-A SparkApplication is one job in two waves: the driver, then the executors that it starts with. The job has seats for
-these from the beginning; the driver makes the pods when it runs, a batch each second. Further executors get jobs of
-their own, and Spark survives their loss. Each submission of the application (the operator makes a new one for a retry)
-is a generation of the gang, with a job of its own. In client mode no driver pod exists, and the gang is the executors.
+A SparkApplication has one job and starts in two waves: the driver, then the executors with which it begins. The job has
+room for these executors from the beginning; the driver makes their pods when it runs, a batch each second. Further
+executors get jobs of their own, and Spark survives their loss. Each submission of the application (the operator makes a
+new one for a retry) is a generation of the gang: it has a job of its own, which waits until the earlier one has ended.
+In client mode no driver pod exists, and the gang is the executors.
 
-With plain `spark-submit` each pod is a job. Only a ConfigMap of random name, made after the driver pod, says how many
-executors there will be. ConfigMaps may hold secrets, and nothing else here needs them, so they are not read. To get one
-job for such a driver and its executors, write `sunkpy.dev/gang` into the templates.
+With plain `spark-submit` each pod has a job of its own. Only a ConfigMap of random name, made after the driver pod,
+says how many executors there will be. ConfigMaps may hold secrets, and nothing else here needs them, so they are not
+read. To get one job for such a driver and its executors, write `sunkpy.dev/gang` into the pod templates.
 
-Sizes come from the pods. For pods that do not exist yet they are computed as Spark does it: `512m` is 512 MiB, as in
-Java, and overhead is added.
+What a pod needs is read from the pod. For pods that do not exist yet it is computed as Spark does it: `512m` is 512
+MiB, as in Java, and overhead is added.
 
 Source: spark-operator v2.5.2, api/v1beta2/sparkapplication_types.go, pkg/util/sparkapplication.go
 (GetInitialExecutorNumber, ShouldRetry), internal/controller/sparkapplication/submission.go (labels; owners of drivers
@@ -62,7 +63,7 @@ class _Gpu(Wire, frozen=True, kw_only=True):
 
 
 class _PodSpec(Wire, frozen=True, kw_only=True):
-    """The fields that driver and executor of a SparkApplication have in common."""
+    """What a SparkApplication says of its driver or of its executors. `instances` counts only for executors."""
 
     cores: int | None = None
     core_request: str | None = None
@@ -99,7 +100,9 @@ class _Application(Wire, frozen=True, kw_only=True):
 
     @property
     def conf(self) -> Mapping[str, str]:
-        """The `spark.…` properties; fields of the spec take precedence over them."""
+        """The `spark.…` properties of the application. If a field of the spec says the same, the field takes
+        precedence.
+        """
         return self.spark_conf or {}
 
 
@@ -124,8 +127,9 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 
 
 def _application(pod: Pod, owners: Owners) -> tuple[str, str]:
-    """Return name and uid of the SparkApplication that owns the pod: the driver's owner, and since operator 2.5 the
-    executors' too.
+    """Return name and uid of the SparkApplication to which the pod belongs; both are empty if there is none. Its owner
+    reference says so (of the driver, and since operator 2.5 of the executors, too); without one, the SparkApplication
+    that the pod's label names.
     """
     if reference := reference_to(pod, SPARK_APPLICATION):
         return reference.name, reference.uid
@@ -176,7 +180,7 @@ def _roles(spec: _Application, pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def _initial_executors(spec: _Application) -> int:
-    """Return how many executors the driver starts with (GetInitialExecutorNumber)."""
+    """Return with how many executors the driver starts, computed as spark-operator does (GetInitialExecutorNumber)."""
     instances = _count(spec.executor.instances, spec.conf, "executor.instances")
     dynamic = spec.dynamic_allocation or _Dynamic(
         enabled=spec.conf.get("spark.dynamicAllocation.enabled", "").lower() == "true"
@@ -203,7 +207,9 @@ def _count(declared: int | None, conf: Mapping[str, str], name: str) -> int | No
 
 
 def _shape(spec: _Application, role: str) -> PodSpec:
-    """Return the spec of a pod of this role, as Spark and the operator's webhook will write it."""
+    """Return the spec that a pod of this role (driver or executor) will have, as Spark and the operator's webhook write
+    it.
+    """
     declared = spec.driver if role == DRIVER else spec.executor
     template = declared.template.shape if declared.template is not None else PodSpec()
     name = _CONTAINERS[role]
@@ -242,8 +248,11 @@ def _memory_mib(spec: _Application, declared: _PodSpec, role: str) -> int:
 
 
 def _factor(spec: _Application, role: str) -> Decimal:
-    """Return the overhead as a share of the heap; Python and R programs need more than Java's
-    (BasicDriverFeatureStep).
+    """Return the memory overhead of a driver or executor as a share of its heap. Without a setting, it is larger for
+    Python and R programs than for Java's (BasicDriverFeatureStep).
+
+    Raises:
+        BadDeclaration: the setting is not a number.
     """
     default = _OVERHEAD_FACTOR_NOT_JVM if spec.type in ("Python", "R") else _OVERHEAD_FACTOR
     name = "memoryOverheadFactor"
@@ -255,7 +264,9 @@ def _factor(spec: _Application, role: str) -> Decimal:
 
 
 def _beside_the_heap_mib(spec: _Application) -> int:
-    """Return the memory of an executor that is neither heap nor overhead, in MiB."""
+    """Return the memory of an executor in MiB that is neither heap nor overhead: off-heap memory, and the memory of
+    Python.
+    """
     off_heap = spec.conf.get("spark.memory.offHeap.size", "0")
     if spec.conf.get("spark.memory.offHeap.enabled", "").lower() != "true":
         off_heap = "0"
@@ -266,7 +277,8 @@ def _beside_the_heap_mib(spec: _Application) -> int:
 
 
 def _mib(text: str, field: str) -> int:
-    """Return a size in Java's notation as MiB, rounded up; a number without a unit is in MiB.
+    """Return a size of memory in MiB, rounded up, from a text in Java's notation, such as `2g`. A number without a unit
+    is in MiB. `field`: where the text is, for the message.
 
     Raises:
         BadDeclaration: the text is no such size.

@@ -1,12 +1,14 @@
-"""The jobs of Kubeflow's training-operator v1: PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob, MXJob, MPIJob v1.
+"""The family of the jobs of Kubeflow's training-operator v1: PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob, MXJob,
+MPIJob v1.
 
 All replicas are one gang, and all exist at once. Elastic workers, those beyond elasticPolicy.minReplicas or
 schedulingPolicy.minAvailable, get jobs of their own. A pod that is made again has the old pod's name, and no label
-tells the two apart, so there is no generation. An MPIJob of version v2beta1 belongs to the family of mpi-operator.
+tells the two apart, so the gang has no generation (the part of its identity that tells restarts apart). An MPIJob of
+version v2beta1 belongs to the family of mpi-operator.
 
-The operator usually replaces evicted pods. Sometimes it does not: for each pod that it sees Failed it waits for a
-deletion, also for a pod that is already gone. Until it stops waiting (ExpectationsTimeout) it does nothing, and no
-event makes it look again.
+The operator usually replaces evicted pods, but not always. For each pod that it sees Failed it waits until the pod's
+deletion is reported, also for a pod that is already gone. Until it stops waiting (ExpectationsTimeout) it does nothing,
+and no event makes it look again.
 
 Sources: training-operator v1.8.1 (JAXJob: v1.9.2) pkg/apis/kubeflow.org/v1/*_types.go and *_defaults.go,
 pkg/controller.v1/common/pod.go (ReconcilePods: what is restarted), control/pod_control.go (DeletePod), Reconcile and
@@ -58,7 +60,9 @@ class _Elastic(Wire, frozen=True, kw_only=True):
 
 
 class _Spec(Wire, frozen=True, kw_only=True):
-    """The spec of any of the kinds; each kind has its replicas in a field of its own."""
+    """The spec of a job of training-operator, of any kind. Each kind (PyTorchJob, TFJob …) has its replicas in a field
+    of its own.
+    """
 
     run_policy: RunPolicy | None = None
     elastic_policy: _Elastic | None = None
@@ -77,7 +81,9 @@ class _Spec(Wire, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> dict[str, ReplicaSpec]:
-        """The replica specs by role, as the pods' label spells it, in rank order."""
+        """What the job says of each role, in rank order. The roles are spelled as in the label of their pods, in lower
+        case.
+        """
         by_kind = (
             self.pytorch_replica_specs, self.tf_replica_specs, self.xgb_replica_specs, self.paddle_replica_specs,
             self.jax_replica_specs, self.mx_replica_specs, self.mpi_replica_specs,
@@ -91,7 +97,9 @@ def _rank(role: str) -> tuple[int, str]:
 
 
 def _reference(pod: Pod) -> OwnerReference | None:
-    """Return the reference to the pod's controller if it is of one of these kinds, else None."""
+    """Return the pod's owner reference to its controller, if that is a job of training-operator v1 (PyTorchJob, TFJob
+    …); None if not.
+    """
     found = (made_by(pod, kind) for kind in KINDS.values())
     return next((each for each in found if each and each.api_version == f"{GROUP}/v1"), None)
 
@@ -116,7 +124,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
 
 
 def _sizes(job: Owner, spec: _Spec) -> dict[str, int]:
-    """Return the replicas of each role; where the spec has none, the operator's default."""
+    """Return the number of replicas of each role. Where the spec has none, it is the default of training-operator."""
     unsaid = 0 if job.kind == "MPIJob" else 1
     return {
         role: (unsaid if role == WORKER else 1) if each.replicas is None else each.replicas
@@ -130,8 +138,8 @@ def _seats(job: Owner, spec: _Spec) -> dict[str, int]:
 
 
 def _least_workers(elastic: _Elastic | None, sizes: Mapping[str, int]) -> int | None:
-    """Return the fewest workers of an elastic job; None if it is not elastic. Without minReplicas that is maxReplicas,
-    the operator's default.
+    """Return the smallest number of workers of an elastic job; None if the job is not elastic. If minReplicas is not
+    set, it is maxReplicas, the operator's default, but not more than the job's workers.
     """
     if elastic is None or elastic.min_replicas is not None:
         return elastic.min_replicas if elastic else None
@@ -172,12 +180,16 @@ def _role(name: str, seats: int, pods: Sequence[Pod], *, decides: bool) -> Role:
 
 
 def _number(pod: Pod) -> int:
-    """Return the number of a pod in its role. The launcher of an MPIJob has no number and is the only one: 0."""
+    """Return the number of a pod in its role. The launcher of an MPIJob has no number in its labels and is the only one
+    of its role: its number is 0.
+    """
     return 0 if pod.labels.get(TYPE) == LAUNCHER else kubeflow.index(pod)
 
 
 def _parted(workers: Role) -> tuple[Role, ...]:
-    """Return two roles: the first worker, whose exit code counts, and the other workers."""
+    """Return the workers as two roles: the first worker, whose exit code becomes that of the job, and all other
+    workers.
+    """
     first = Role(
         name="worker 0",
         seats=min(workers.seats, 1),
@@ -192,8 +204,8 @@ def _parted(workers: Role) -> tuple[Role, ...]:
 
 
 def _final_because(kind: str, spec: _Spec) -> str:
-    """Say why evicted pods end the job; empty if they do not. An evicted pod ends Failed, with an exit code of 128 or
-    more.
+    """Say why the eviction of pods ends the whole job of this kind; empty if the operator replaces evicted pods. To the
+    operator an evicted pod has failed, with an exit code of 128 or more.
     """
     unsaid = RESTART_POLICIES[kind]
     stuck = [role for role, each in spec.replicas.items() if (each.restart_policy or unsaid) == _NEVER]

@@ -1,20 +1,21 @@
-"""Volcano: its Job, and PodGroups that people and other operators make.
+"""The families of Volcano: its Job, and PodGroups that people and other operators make.
 
-A Job is one gang of `minAvailable` seats. Each task first gets its own `minAvailable` seats. If the Job has more than
-the sum of these, tasks that start first get the rest; if it has fewer, the tasks' numbers do not count (as in Volcano's
-gang plugin). Other replicas get a job each. Pods of a task that depends on others appear when those run: their seats
-wait. A Job that restarts replaces all pods under the same names: its version is the generation.
+A Volcano Job is one gang of `minAvailable` seats (a seat is room for one pod). Each task of the Job first gets as many
+seats as the task's own `minAvailable`. If the Job has more seats than the tasks' minimums together, tasks that start
+first get the rest; if it has fewer, these minimums do not count (as in Volcano's gang plugin). Other replicas get a job
+each. Pods of a task that depends on other tasks are made when those run: the job holds their seats. A Job that restarts
+replaces all pods under the same names: its version is the generation of the gang, which tells restarts apart.
 
 A PodGroup counts only for pods that no family of an operator takes: in PodGroups of operators the counts are copies,
-and often wrong. Volcano itself makes a PodGroup for pods without one (`podgroup-<uid of the controller>`). It declares
-nothing and is written on the pods after they were made, so it is ignored.
+and often wrong. Volcano itself makes a PodGroup for pods without one (`podgroup-<uid of the controller>`). Such a
+PodGroup declares nothing and is written on the pods after they were made, so it is ignored.
 
 Some controllers make no pods while the phase of the PodGroup is "" or Pending: Volcano, paddle-operator, and
-training-operator in volcano mode. Volcano's scheduler would change the phase, and it is not there. So for each PodGroup
-the shell finds its controller (without one, people make the pods anyway), asks `names_scheduler` whether the pods will
-be ours, counts the bound pods of the group, and patches `status.phase` to `phase_wanted`, guarded by uid and
-resourceVersion. It repeats this when the PodGroup or a pod of it changes: a Job that restarts gets a new PodGroup
-without a phase.
+training-operator in volcano mode. Volcano's scheduler would change the phase, but it does not run here. So the code
+around this module finds the controller of each PodGroup (without one, people make the pods anyway) and asks
+`names_scheduler` whether the pods will be for this scheduler. It counts the bound pods of the group and patches
+`status.phase` to the result of `phase_wanted`, guarded by uid and resourceVersion. It does so again when the PodGroup
+or a pod of it changes: a Job that restarts gets a new PodGroup without a phase.
 
 Source: Volcano v1.14.1, pkg/controllers/job/{job_controller_actions,job_controller_util}.go (syncTask, createJobPod,
 applyPolicies), pkg/webhooks/admission/jobs/mutate/mutate_job.go (defaults), pkg/scheduler/api/job_info.go
@@ -57,12 +58,6 @@ TASK_INDEX: Final = "volcano.sh/task-index"
 SCHEDULER: Final = "volcano"
 """The schedulerName that pods get in volcano mode if no template names one."""
 
-_NO_TIERS: Final = (
-    Problem(
-        text="spec.networkTopology is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1",
-        fatal=False,
-    ),
-)
 _UNNAMED_TASK: Final = "default"
 _LIVE_PHASES: Final = ("", "Pending", "Running", "Restarting")
 _FINAL_ACTIONS: Final = ("AbortJob", "TerminateJob", "CompleteJob")
@@ -76,7 +71,7 @@ class _Policy(Wire, frozen=True, kw_only=True):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The events for which the policy takes its action."""
+        """The events on which this lifecycle policy of a Volcano Job or task takes its action, such as PodEvicted."""
         return (*(self.events or ()), self.event)
 
 
@@ -84,7 +79,12 @@ class _DependsOn(Wire, frozen=True, kw_only=True):
     name: tuple[str, ...] | None = None
 
 
-class _Partitions(Wire, frozen=True, kw_only=True):
+class _Tiered(Wire, frozen=True, kw_only=True):
+    network_topology: dict[str, object] | None = None
+    """The tier of HyperNodes below which Volcano would keep the pods, with mode hard or soft."""
+
+
+class _Partitions(_Tiered, frozen=True, kw_only=True):
     partition_size: int = 0
     min_partitions: int = 0
 
@@ -100,12 +100,14 @@ class _Task(Wire, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """The task's name, as on its pods."""
+        """The name of the task as it stands on its pods: `default` for a task without a name."""
         return self.name or _UNNAMED_TASK
 
     @property
     def least(self) -> int:
-        """How many pods of the task Volcano's gang plugin wants at least (mutateSpec)."""
+        """The smallest number of the task's pods that Volcano's gang plugin lets start: minAvailable, or without it the
+        default that Volcano computes (mutateSpec).
+        """
         if self.min_available is not None:
             return self.min_available
         partitions = self.partition_policy
@@ -113,24 +115,14 @@ class _Task(Wire, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names of the tasks that must run before this one."""
+        """The names of the tasks of the Volcano Job that must run before this task starts."""
         return (self.depends_on.name or ()) if self.depends_on is not None else ()
 
 
-class _NetworkTopology(Wire, frozen=True, kw_only=True):
-    mode: str = ""
-
-
-class _Job(Wire, frozen=True, kw_only=True):
+class _Job(_Tiered, frozen=True, kw_only=True):
     min_available: int = 0
     tasks: tuple[_Task, ...] = ()
     policies: tuple[_Policy, ...] | None = ()
-    network_topology: _NetworkTopology | None = None
-
-    @property
-    def is_within_tier(self) -> bool:
-        """True if Volcano would keep the Job's pods below one HyperNode of some tier."""
-        return self.network_topology is not None and self.network_topology.mode == "hard"
 
 
 class _State(Wire, frozen=True, kw_only=True):
@@ -141,9 +133,10 @@ class _JobStatus(Wire, frozen=True, kw_only=True):
     state: _State = _State()
 
 
-class _Group(Wire, frozen=True, kw_only=True):
+class _Group(_Tiered, frozen=True, kw_only=True):
     min_member: int = 1
     min_task_member: dict[str, int] | None = None
+    sub_group_policy: tuple[_Tiered, ...] | None = None
 
 
 def _identify_job(pod: Pod, _owners: Owners) -> GangId | None:
@@ -160,9 +153,23 @@ def _assemble_job(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     spec = job.spec_as(_Job)
     with about(called):
         roles = _task_roles(spec, pods)
-    gang = make(Gang(id=id, roles=roles, kind=called, problems=_NO_TIERS if spec.is_within_tier else ()), owners)
+    partitions = [task.partition_policy for task in spec.tasks if task.partition_policy is not None]
+    problems = _no_tiers({"spec.": [spec], "spec.tasks[].partitionPolicy.": partitions})
+    gang = make(Gang(id=id, roles=roles, kind=called, problems=problems), owners)
     more = _expects_more(job, gang.roles)
     return msgspec.structs.replace(gang, expects_more=more, final_because=_final_because(called, spec))
+
+
+def _no_tiers(parts: Mapping[str, Sequence[_Tiered]]) -> tuple[Problem, ...]:
+    """Return a problem for each place in the spec that asks for a tier of HyperNodes. `parts`: by the path to them."""
+    return tuple(
+        Problem(
+            text=f"{path}networkTopology is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1",
+            fatal=False,
+        )
+        for path, there in parts.items()
+        if any(each.network_topology is not None for each in there)
+    )
 
 
 def _task_roles(spec: _Job, pods: Sequence[Pod]) -> tuple[Role, ...]:
@@ -189,7 +196,7 @@ def _task_roles(spec: _Job, pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
-    """Return the tasks, after a check of their numbers and names.
+    """Return the tasks of a Volcano Job unchanged, after checking their numbers and names.
 
     Raises:
         BadDeclaration: a number or name is impossible.
@@ -209,8 +216,11 @@ def _checked(tasks: Sequence[_Task]) -> Sequence[_Task]:
 
 
 def _in_waves(tasks: Sequence[_Task]) -> list[_Task]:
-    """Return the tasks, each after those that it depends on. Tasks that can start together stay in the order of the
-    Volcano Job.
+    """Return the tasks of a Volcano Job in the order in which they start: each after the tasks that it depends on.
+    Tasks that can start together stay in the order of the Job.
+
+    Raises:
+        BadDeclaration: tasks depend on one another in a circle.
     """
     needs = [set(task.needs) for task in tasks]
     needed_by: dict[str, list[int]] = {}
@@ -234,7 +244,12 @@ def _in_waves(tasks: Sequence[_Task]) -> list[_Task]:
 
 
 def _seats(min_available: int, tasks: Sequence[_Task]) -> Mapping[str, int]:
-    """Return how many seats each task has; together they are the Job's `minAvailable`."""
+    """Return for each task of a Volcano Job how many of its pods the gang has room for. Together they are the Job's
+    `minAvailable`; if that is 0, the minimums of all tasks.
+
+    Raises:
+        BadDeclaration: the numbers are impossible or contradict each other.
+    """
     least, most = sum(task.least for task in tasks), sum(task.replicas for task in tasks)
     wanted = at_least(min_available, 0, field="minAvailable") or least
     if wanted > most:
@@ -251,7 +266,9 @@ def _seats(min_available: int, tasks: Sequence[_Task]) -> Mapping[str, int]:
 
 
 def _index(pod: Pod) -> int:
-    """Return the number of a pod in its task. Old versions of Volcano write it only at the end of the pod's name."""
+    """Return the number of a pod in its task, from its annotation. Old versions of Volcano write the number only at the
+    end of the pod's name.
+    """
     return ordinal(pod.annotations.get(TASK_INDEX) or pod.name.rpartition("-")[2])
 
 
@@ -260,7 +277,9 @@ def _completes_job(task: _Task) -> bool:
 
 
 def _expects_more(job: Owner, roles: Sequence[Role]) -> bool:
-    """True if the Job still runs and pods of a later task do not exist yet."""
+    """True if the Volcano Job has not ended and some of the gang's seats have no pod yet, such as the seats of a task
+    that starts later.
+    """
     if job.is_deleting or job.status_as(_JobStatus).state.phase not in _LIVE_PHASES:
         return False
     return any(len({member.index for member in role.members}) < role.seats for role in roles)
@@ -276,7 +295,9 @@ def _final_because(called: str, spec: _Job) -> str:
 
 
 def _group_name(pod: Pod) -> str:
-    """Return the PodGroup that the pod names; empty if it names none, or one that Volcano made by itself."""
+    """Return the name of the PodGroup that the pod's annotation names. Empty if there is none, or if Volcano itself
+    made that PodGroup for pods without one.
+    """
     name = pod.annotations.get(GROUP_NAME, "")
     return "" if name == f"podgroup-{maker(pod) or pod.uid}" else name
 
@@ -296,7 +317,8 @@ def _assemble_group(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
     spec = required(owners, POD_GROUP, called=called).spec_as(_Group)
     with about(called):
         roles = _group_roles(spec, pods)
-    gang = make(Gang(id=id, roles=roles, kind=called), owners)
+    problems = _no_tiers({"spec.": [spec], "spec.subGroupPolicy[].": spec.sub_group_policy or ()})
+    gang = make(Gang(id=id, roles=roles, kind=called, problems=problems), owners)
     final = "" if all(map(maker, pods)) else "nothing makes a bare pod again"
     return msgspec.structs.replace(gang, final_because=final)
 
@@ -318,10 +340,11 @@ def _group_roles(spec: _Group, pods: Sequence[Pod]) -> tuple[Role, ...]:
 
 
 def phase_wanted(group: Owner, *, bound: int) -> str | None:
-    """Return the phase to write to a PodGroup of our pods; None if it may keep the phase that it has.
+    """Return the phase that sunkpy has to write to the status of a PodGroup whose pods it schedules; None if the phase
+    need not be changed.
 
-    With Inqueue, its controller makes pods. Running means that `minMember` of them have a node. Running is never
-    undone: with "" or Pending a controller would not replace a lost pod.
+    With Inqueue, the controller of the PodGroup makes the pods. Running means that at least `minMember` of them have a
+    node. Running is never undone: with "" or Pending the controller would not replace a lost pod.
 
     Args:
         bound: how many pods of the group have a node and have not ended.
@@ -337,9 +360,11 @@ def phase_wanted(group: Owner, *, bound: int) -> str | None:
 
 
 def names_scheduler(owner: Owner, schedulers: Collection[str]) -> bool:
-    """True if the pods of this owner will name one of these schedulers, in its spec or in a template of it.
+    """True if the pods of this owner will be for one of these schedulers: the owner's spec, or a template in it, names
+    one.
 
-    If none is named, volcano mode gives the pods its own scheduler: True if that name is among `schedulers`.
+    If the spec names no scheduler, volcano mode gives the pods the scheduler name `volcano`: then the result is True if
+    that name is among `schedulers`.
     """
     named = set(_scheduler_names(msgspec.json.decode(owner.spec)))
     return not named.isdisjoint(schedulers) if named else SCHEDULER in schedulers

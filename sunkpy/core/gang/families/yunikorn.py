@@ -1,10 +1,10 @@
-"""Task groups of YuniKorn: the first pod of an application declares all groups, and how many pods of each must be
-placed.
+"""The family of YuniKorn's task groups: the first pod of an application declares all groups, and how many pods of each
+must be placed together.
 
 `yunikorn.apache.org/task-groups` is a JSON list on that pod. `yunikorn.apache.org/task-group-name` on each pod names
 its group. The annotation `yunikorn.apache.org/app-id` or the label `applicationId` names the application. The job has
-seats for all groups as soon as the first pod exists, before the others are made: Spark's driver makes the executors.
-Pods beyond `minMember` get jobs of their own. A pod of an application without task groups does, too.
+room for the pods of all groups as soon as the first pod exists, before the others are made: Spark's driver makes the
+executors. Pods beyond `minMember` get jobs of their own. So does each pod of an application without task groups.
 
 Sources: yunikorn-k8shim pkg/common/utils/gang_utils.go, pkg/cache/application.go; "Labels and annotations" of its site.
 """
@@ -42,7 +42,9 @@ class _TaskGroup(Wire, frozen=True, kw_only=True):
 
     @property
     def shape(self) -> PodSpec:
-        """The least that a pod of the group asks for, as a spec."""
+        """A pod spec with the least that each pod of the task group asks for: resources, node selector, tolerations and
+        affinity.
+        """
         resources = Resources(requests={name: str(amount) for name, amount in self.min_resource.items()})
         return PodSpec(
             containers=(Container(name="any", resources=resources),),
@@ -99,7 +101,9 @@ def _groups(text: str) -> Sequence[_TaskGroup]:
 
 
 def _wrong_amount(group: _TaskGroup) -> str:
-    """Say what is wrong with the resources of a group, which no apiserver has checked; empty if nothing is."""
+    """Say which resource amount of a task group is not valid; empty if all are. The amounts stand in an annotation, so
+    no apiserver has checked them.
+    """
     for name, amount in group.min_resource.items():
         text = str(amount)
         try:
@@ -112,7 +116,8 @@ def _wrong_amount(group: _TaskGroup) -> str:
 
 
 def _roles(declaring: Pod, groups: Sequence[_TaskGroup], pods: Sequence[Pod]) -> tuple[Role, ...]:
-    """Return the roles, first that of the first pod's group. Only this role must have a pod before the job is
+    """Return a role for each task group. The group of the first pod (`declaring`, which declares the groups) comes
+    first; if that pod is in no group, it has a role of its own. Only this first role must have a pod before the job is
     submitted.
     """
     names = {group.name for group in groups}

@@ -1,8 +1,9 @@
-"""Why a job ended, in words for the owner of its pods, and which job took its node.
+"""Says why a job ended, in words for the owner of its pods, and finds the job that took its node.
 
-Pods of a job that was preempted or lost its node are disrupted: a podFailurePolicy that ignores the condition
-DisruptionTarget does not count their failure. Pods of a job that a person cancelled, or that reached its own limit of
-time or memory, get another condition. With DisruptionTarget, their Job would make them again for ever.
+Pods of a job that was preempted or lost its node are disrupted and get the condition DisruptionTarget: a Job whose
+podFailurePolicy ignores this condition does not count their failure. Pods of a job that a person cancelled, or that
+reached its own limit of time or memory, get another condition. With DisruptionTarget, a Job that ignores it would make
+these pods again for ever.
 """
 
 from __future__ import annotations
@@ -38,19 +39,23 @@ _BY_ITSELF: Final = frozenset({"SlurmJobTimeout", "SlurmJobDeadline", "SlurmJobC
 
 
 class EndCause(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a pod is evicted: the reason of its condition, and a sentence for condition and Event."""
+    """Why a pod is evicted. `reason` is the reason in the condition that the pod gets, and `message` is a sentence for
+    this condition and for an Event.
+    """
 
     reason: str
     message: str
 
     @property
     def condition(self) -> str:
-        """The type of the pod's condition for this cause."""
+        """The type of the condition that the evicted pod gets: `sunkpy.dev/JobEnded` if its job failed, was cancelled
+        or reached its own limit, in all other cases DisruptionTarget.
+        """
         return JOB_ENDED if self.reason in _BY_ITSELF else DISRUPTION_TARGET
 
     @property
     def is_preemption(self) -> bool:
-        """True if the job was preempted."""
+        """True if the pod is evicted because Slurm preempted its job."""
         return self.reason == "PreemptionByScheduler"
 
 
@@ -71,7 +76,9 @@ _BY_FLAG: Final = (
 
 
 def cause_of_end(job: JobId, state: frozenset[str]) -> EndCause:
-    """Return why the pods of a job in `state` are evicted; `state` is the set of the job's flags in Slurm."""
+    """Return why the pods of a job are evicted. `state` is the set of flags of the job's state in Slurm, such as
+    `PREEMPTED`.
+    """
     for flag, reason, text in _BY_FLAG:
         if flag in state:
             return EndCause(reason=reason, message=f"Slurm job {job} {text}")
@@ -79,15 +86,17 @@ def cause_of_end(job: JobId, state: frozenset[str]) -> EndCause:
 
 
 def named(cause: EndCause, preemptor: SlurmJob | None) -> EndCause:
-    """Return the cause with the name of the preemptor, if the job was preempted and the preemptor was found."""
+    """Return the cause, with the preemptor (the job that took the node) added to its message if the job was preempted
+    and the preemptor was found.
+    """
     if preemptor is None or not cause.is_preemption:
         return cause
     return EndCause(reason=cause.reason, message=f"{cause.message} by {describe(preemptor)}")
 
 
 def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
-    """Return a PodDisruptionBudget of the evicted pod that has fewer healthy pods than it wants; None if there is
-    none.
+    """Return a PodDisruptionBudget that selects the evicted pod and has fewer healthy pods than it demands; None if
+    there is none.
     """
     for budget in budgets:
         selector, status = budget.spec.selector, budget.status
@@ -98,45 +107,55 @@ def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
 
 
 def flag_of(reason: str) -> str:
-    """Return the Slurm job flag from which this reason of a condition was made; empty if sunkpy has no such reason."""
+    """Return the flag of a Slurm job's state for which sunkpy gives this reason in a pod's condition: `PREEMPTED` for
+    `PreemptionByScheduler`. Empty if no flag has this reason.
+    """
     return next((flag for flag, known, _ in _BY_FLAG if known == reason), "")
 
 
 def describe(job: SlurmJob) -> str:
-    """Return the job in words: `Slurm job 57 (user alice, partition high)`."""
+    """Return the id, the user and the partition of a job in words: `Slurm job 57 (user alice, partition high)`."""
     return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"
 
 
 def pending_to_look_at(states: Mapping[JobId, frozenset[str]], is_known: IsKnown) -> tuple[JobId, ...]:
-    """Return the newest pending jobs, newest first: a job that preempts now is among them."""
+    """Return the newest pending jobs, the newest first: if a job preempts others now, it is probably one of them.
+    `states`: the state flags of each job. `is_known`: True if the scheduler knows the job already, so that it need not
+    be read.
+    """
     return newest_first((job for job, state in states.items() if "PENDING" in state), is_known)
 
 
 def begun_to_look_at(
     states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId], is_known: IsKnown
 ) -> tuple[JobId, ...]:
-    """Return the newest of the jobs in `waited` that have begun since, newest first."""
+    """Return the newest of the jobs in `waited` that no longer wait, the newest first. `waited`: jobs that were pending
+    earlier; `states`: the state flags of each job in Slurm's newest answer. `is_known`: True if the scheduler knows the
+    job already.
+    """
     return newest_first((job for job in waited if has_begun(states.get(job))), is_known)
 
 
 def begun_between(
     before: Mapping[JobId, frozenset[str]], states: Mapping[JobId, frozenset[str]], is_known: IsKnown
 ) -> tuple[JobId, ...]:
-    """Return the newest of the jobs that began between two answers of Slurm, newest first. They may have ended
-    already.
+    """Return the newest of the jobs that began between two answers of Slurm, the newest first. They may have ended
+    already. `before` and `states`: the state flags of each job in the earlier and in the later answer.
     """
     begun = (job for job, state in states.items() if has_begun(state) and not has_begun(before.get(job)))
     return newest_first(begun, is_known)
 
 
 def has_begun(state: frozenset[str] | None) -> bool:
-    """True if a job with these flags no longer waits. None means that Slurm does not have the job."""
+    """True if a job with these state flags is no longer pending: it runs or has ended. False for None: Slurm does not
+    have the job.
+    """
     return state is not None and not is_job_pending(state)
 
 
 def newest_first(jobs: Iterable[JobId], is_known: IsKnown) -> tuple[JobId, ...]:
-    """Return the newest of these jobs, newest first: at most `NEWEST_KNOWN` that are known and `NEWEST_ASKED`
-    others.
+    """Return only the newest of these jobs, the newest first: at most `NEWEST_KNOWN` that the scheduler knows
+    (`is_known`), and at most `NEWEST_ASKED` others, each of which has to be read from Slurm.
     """
     left = {True: NEWEST_KNOWN, False: NEWEST_ASKED}
     found = []
@@ -157,19 +176,20 @@ def choose_preemptor(
     tiers: Mapping[str, int],
     named: Mapping[JobId, frozenset[str]],
 ) -> SlurmJob | None:
-    """Return the job for which Slurm preempts on `node`; None if that is not certain.
+    """Return the job for which Slurm preempted the job `preempted` on `node`; None if that is not certain.
 
-    It is the first candidate that has begun there since, unless two began in the same second. If none has, it is one
-    that Slurm plans to start there, else the first in line. Only a job of a higher tier than `preempted` can be it
-    (preempt/partition_prio).
+    It is the first candidate that has begun on the node since the preemption, unless two began in the same second. If
+    none has begun there, it is a candidate that Slurm plans to start there, or without one the first in Slurm's queue.
+    Only a job of a higher priority tier than `preempted` can be the preemptor (preempt/partition_prio).
 
     Args:
-        waited: candidates that were pending when the job was preempted. Other candidates count only if they began later
-            than it ended: Slurm starts nothing on the node before the pods have left. One that began in the same second
-            counts only if Slurm plans no other job there.
-        tiers: priority tier of each partition that has the node; Slurm orders jobs by tier, then priority, then age.
-        named: for each job, the nodes for which it was named as preemptor lately; a job that has all its nodes needs no
-            more.
+        waited: candidates that were pending when the job was preempted. Another candidate counts only if it began later
+            than the preempted job ended: Slurm starts nothing on the node before the pods have left. A candidate that
+            began in the same second counts only if Slurm plans no other job there.
+        tiers: the priority tier of each partition that has the node; Slurm orders jobs by tier, then by priority, then
+            by age.
+        named: for each job, the nodes for which it was named as preemptor a short time ago; a job that has as many
+            nodes as it asks for needs no more.
     """
     above = _tier(preempted, tiers)
     higher = [job for job in candidates if _tier(job, tiers) > above]

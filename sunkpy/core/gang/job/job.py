@@ -1,7 +1,8 @@
-"""One placeholder job of a gang, as its leader knows it: what was asked for, what Slurm said last, and which hooks have
-called.
+"""One placeholder job of a gang (it holds the nodes for the gang's pods), as the leading scheduler knows it: what was
+asked for, what Slurm said last, and which Prologs and Epilogs have called.
 
-A Job is immutable: each method that adds knowledge returns another Job. The gang's record and its snapshot share them.
+A Job is immutable: each method that adds knowledge returns another Job. So the scheduler's record of the gang and a
+snapshot of the gang can share the same Job.
 """
 
 from __future__ import annotations
@@ -32,28 +33,30 @@ _NEVER: Final = float("-inf")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A placeholder job. Times are seconds on the leader's monotonic clock.
+    """A placeholder job: a Slurm job that holds nodes for the pods of a gang. Times are seconds on the monotonic clock
+    of the leading scheduler.
 
     Args:
-        slurm: the job as Slurm last reported it; the state is empty until the first report, and the nodes are until the
-            job was read in full.
-        spec: the terms as last submitted or changed, else as Slurm reports them.
-        turn: how often the terms were changed.
-        refused: the last terms that Slurm refused, or that have an option which cannot change.
-        excluded: the nodes that sunkpy ever excluded from the job; None if that is unknown.
+        slurm: the job as Slurm last reported it. Its state is empty until the first report, and its nodes are empty
+            until the job was read in full.
+        spec: the terms that were last submitted or changed; if sunkpy does not know these, the terms that Slurm
+            reports.
+        turn: how often sunkpy has changed the terms.
+        refused: the last terms that Slurm refused, or that ask for a change of an option which cannot change.
+        excluded: the nodes that sunkpy has ever excluded from the job; None if that is unknown.
         prologs: Slurm node → when its Prolog called for this job.
         epilogs: Slurm node → when its Epilog called for this job.
         missing: how many fresh answers of Slurm, one after another, did not contain the job.
         runs_again: Slurm reports the job as running after an Epilog proved its end: slurmctld was killed and has
             forgotten the end.
         is_unproved: Slurm's record of the job lacks the proof that the scheduler submitted it.
-        is_anothers: the id belongs to a job of somebody else, so nothing that Slurm says of the id counts.
-        known_at: since when the job is known.
+        is_anothers: the id belongs to a job of somebody else now, so nothing that Slurm says of this id counts.
+        known_at: since when the scheduler knows the job.
         read_at: when Slurm was last asked for the job in full.
-        as_of: when Slurm was asked for the newest answer in full.
-        told_at: when the job last got the signal to end.
+        as_of: when Slurm was asked for the newest full description that is known.
+        told_at: when the job was last sent the signal to end.
         heard_at: when Slurm first confirmed that signal.
-        cancelled_at: when Slurm accepted our order to cancel the job, which its state may not show yet.
+        cancelled_at: when Slurm accepted sunkpy's order to cancel the job, which the job's state may not show yet.
     """
 
     slurm: SlurmJob
@@ -81,7 +84,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> frozenset[str]:
-        """The flags of the job's state, as Slurm last reported them."""
+        """The flags of the job's state, such as `RUNNING`, as Slurm last reported them."""
         return self.slurm.state
 
     @property
@@ -92,8 +95,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     # ------------------------------------------------------------- what becomes known
 
     def observed(self, state: frozenset[str] | None, *, asked_at: float) -> Job:
-        """Return the job after an answer of Slurm about its state. `state` is None if Slurm did not know the job.
-        `asked_at`: when the question was sent.
+        """Return the job as it is known after Slurm has answered which state it has. `state` is None if Slurm did not
+        know the job. `asked_at`: when the question was sent. An answer that is older than what is known changes
+        nothing.
         """
         is_same = bool(state) and state == self.slurm.state and not self.missing
         if is_same and not (state and "PENDING" in state and (self.prologs or self.epilogs or self.nodes)):
@@ -109,7 +113,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return job._queued_again() if "PENDING" in state else job
 
     def _queued_again(self) -> Job:
-        """Forget the hooks of the job's first run, and its nodes once none of its Epilogs runs."""
+        """Return the job after Slurm has queued it again: the calls of its Prologs and Epilogs are forgotten. Its nodes
+        are forgotten, too, but not while an Epilog of it still runs.
+        """
         job = _with(self, prologs={}, epilogs={})
         if "COMPLETING" in self.state:
             return job
@@ -117,8 +123,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return _with(job, slurm=_with(self.slurm, nodes=(), layout=(), devices={}, capacity={}))
 
     def read(self, slurm: SlurmJob, *, at: float) -> Job:
-        """Return the job after Slurm has described it in full at the time `at`; unchanged if something later is
-        known.
+        """Return the job as it is known after Slurm has described it in full; `at` is when Slurm was asked. The job is
+        unchanged if a later description is known.
         """
         if at < self.as_of:
             return self
@@ -135,20 +141,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return known.observed(slurm.state, asked_at=at)
 
     def began(self, node: str, *, at: float) -> Job:
-        """Return the job after the Prolog of a node has called."""
+        """Return the job after the Prolog on a Slurm node has called for it at the time `at`."""
         return _with(self, prologs={**self.prologs, node: at}, epilogs=_without(self.epilogs, node))
 
     def ended(self, node: str, *, at: float) -> Job:
-        """Return the job after the Epilog of a node has called."""
+        """Return the job after the Epilog on a Slurm node has called for it at the time `at`."""
         return _with(self, prologs=_without(self.prologs, node), epilogs={**self.epilogs, node: at})
 
     def excluding(self, nodes: tuple[str, ...]) -> Job:
-        """Return the job after Slurm has accepted these nodes as its excluded nodes."""
+        """Return the job after Slurm has accepted `nodes` as the nodes that the job must not use."""
         ours = (self.excluded or frozenset()) | (frozenset(nodes) - excluded_by_others(self))
         return _with(self, slurm=_with(self.slurm, excluded_nodes=nodes), excluded=ours)
 
     def changed(self, change: TermsChange) -> Job:
-        """Return the job after Slurm has accepted a change of its terms."""
+        """Return the job after Slurm has accepted a change of its terms, such as its partition or time limit."""
         refused = change.asked if change.fixed else None
         return _with(self, spec=change.to, refused=refused, turn=self.turn + 1)
 
@@ -156,13 +162,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> AskedTerms:
-        """The terms of the job as they are noted on its pods."""
+        """The terms that Slurm was last asked to give the job, in the form in which they are noted on its pods."""
         return AskedTerms(job=self.id, turn=self.turn, terms=self.spec or JobSpec())
 
     @property
     def has_started(self) -> bool:
-        """True if the job has or had nodes. The scheduler reads such jobs from Slurm before jobs that are only
-        queued.
+        """True if the job has nodes or had nodes, as far as is known. The scheduler reads such jobs from Slurm before
+        jobs that still wait in the queue.
         """
         # An allocation has its nodes before anybody has read its state.
         is_known = self.is_allocation or bool(self.state)
@@ -170,12 +176,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_allocation(self) -> bool:
-        """True if the job is an allocation: it has no script, and started at once or not at all."""
+        """True if the job is an allocation: it has no script, and Slurm started it at once or refused it."""
         return not self.slurm.is_batch
 
     @property
     def phase(self) -> JobPhase:
-        """The phase of the job's life, derived from what is known of it."""
+        """The phase in the life of the job, such as pending or running, derived from what is known of the job."""
         state, is_forgotten = self.state, self.missing >= MISSING_OBSERVATIONS or self.is_anothers
         is_pending, is_completing = slurm_states.is_job_pending(state), slurm_states.is_job_completing(state)
         is_ended, is_suspended = slurm_states.is_job_ended(state), "SUSPENDED" in state
@@ -195,63 +201,70 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """True if the job has ended or is ending: an Epilog runs. False for a job that was lost or could not be
-        read.
+        """True if the job has ended, is ending (an Epilog of it runs), or has lost a node and was requeued or
+        suspended. False for a job that was lost (its node failed, or Slurm forgot it) or that could not be read.
         """
         return self.phase in OVER
 
     @property
     def is_lost(self) -> bool:
-        """True if the job ended although nobody ended it: its node failed, or Slurm has forgotten it.
+        """True if the job ended although nobody ended it: its node failed, or Slurm has forgotten the job.
 
-        A job counts as forgotten if several answers did not contain it, or its id is another job's, and no Epilog has
-        called.
+        Slurm has forgotten a job if several of its answers did not contain the job, or the job's id now belongs to
+        another job. This does not count if Slurm has reported the job's end, or an Epilog of it has called.
         """
         return self.phase in LOST
 
     @property
     def is_live(self) -> bool:
-        """True if the job holds nodes or may still get some, as far as is known."""
+        """True if the job holds nodes or may still get some, as far as is known: it was submitted and has neither ended
+        nor been lost.
+        """
         return self.phase in LIVE
 
     @property
     def is_settled(self) -> bool:
-        """True if the job has ended or is lost for good, so that no signal to end it is needed any more."""
+        """True if nothing more has to be done to end the job: it has ended, or Slurm has lost it for good."""
         return self.phase in SETTLED
 
     @property
     def kind(self) -> JobKind | None:
-        """How the job's slots were chosen (whole, named, shared, replacement), from its comment; None if that is not
-        known.
+        """How the slots (tasks) of the job were chosen for the pods of the gang, as its comment says: whole, named,
+        shared or replacement. None if the comment says nothing, or is not known.
         """
         return kind_in(self.spec.comment) if self.spec is not None else None
 
     @property
     def is_replacement(self) -> bool:
-        """True if the job was made only for the members that had nodes when their job was lost."""
+        """True if the job replaces a lost one: it was made only for the pods that had nodes when their job was lost."""
         return self.kind == REPLACEMENT
 
     @property
     def is_script_running(self) -> bool:
-        """True if the job's Prologs have ended on all nodes, so that its script, if it has one, can get a signal."""
+        """True if the job's Prologs have ended on all nodes: if the job has a script, the script runs and can get a
+        signal.
+        """
         return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
 
     @property
     def is_ended_by_us(self) -> bool:
-        """True if Slurm has accepted sunkpy's order to end the job. The call of an Epilog then needs no further
-        proof that it ends.
+        """True if Slurm has accepted sunkpy's order to end or cancel the job. When an Epilog then calls, no further
+        proof is needed that the job ends.
         """
         return self.cancelled_at is not None or self.heard_at is not None
 
     @property
     def is_let_go(self) -> bool:
-        """True if the job got a signal to end or was cancelled: no more pods are bound under it."""
+        """True if sunkpy has begun to end the job: it has sent the signal to end, or Slurm has accepted a cancellation.
+        No more pods are bound under such a job.
+        """
         return self.cancelled_at is not None or self.told_at is not None
 
     @property
     def start_nodes(self) -> tuple[str, ...]:
-        """The job's nodes on which pods may start, in the job's order. A node is among them once its Prolog waits for
-        pods, or once all Prologs have ended.
+        """The nodes of the job on which its pods may start, in the job's order. A node is among them once its Prolog
+        has called, or once all Prologs of the job have ended. Empty if the job has ended or was lost, is suspended, or
+        is being ended by sunkpy.
         """
         if not self.is_live or self.phase is JobPhase.SUSPENDED or self.is_let_go:
             return ()
@@ -263,13 +276,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def excluded_by_others(job: Job) -> frozenset[str]:
-    """Return the job's excluded nodes that sunkpy has not excluded: a person did."""
+    """Return the job's excluded nodes that a person has excluded, not sunkpy. Empty if it is unknown which nodes sunkpy
+    has excluded.
+    """
     return frozenset(job.slurm.excluded_nodes) - job.excluded if job.excluded is not None else frozenset()
 
 
 def recall(job: Job, pods: Iterable[Pod]) -> Job:
-    """Return the job with the terms that an earlier leader noted on the gang's pods, if only Slurm's record of it is
-    known.
+    """Return the job with the terms that an earlier leader noted on the gang's pods. It is unchanged if sunkpy knows
+    what it last asked for, or if no note can be read.
     """
     if job.spec is None or not job.spec.by_slurm:
         return job
@@ -278,14 +293,16 @@ def recall(job: Job, pods: Iterable[Pod]) -> Job:
 
 
 def is_news(job: Job, before: Job) -> bool:
-    """True if a decision about the gang may differ from the one for `before`, an older version of the job."""
+    """True if `job` differs from `before`, an older version of the same job, in something on which a decision about the
+    gang may depend.
+    """
     known, was = ((each.state, each.missing, each.is_unproved, each.is_anothers, each.spec) for each in (job, before))
     return known != was or (job.slurm is not before.slurm and _what_counts(job.slurm) != _what_counts(before.slurm))
 
 
 def along_switches(job: Job, path_of: Callable[[str], Sequence[str]]) -> Job:
-    """Return the job with its nodes ordered so that nodes of one switch are neighbours. Neighbours in rank are then
-    close.
+    """Return the job with its nodes ordered so that nodes of one switch are neighbours: then pods with neighbouring
+    ranks are close. `path_of` returns the switches above a node.
     """
     nodes, tasks = grouped(job.nodes, path_of), dict(job.slurm.layout)
     layout = tuple((node, tasks[node]) for node in grouped(tasks, path_of))
@@ -293,12 +310,14 @@ def along_switches(job: Job, path_of: Callable[[str], Sequence[str]]) -> Job:
 
 
 def has_node(job: Job, slurm_node: str) -> bool:
-    """True if the job keeps this node for pods that are bound there. A running job may have given the node up."""
+    """True if the job holds this Slurm node for pods that are bound there. Also true if it holds nodes and Slurm has
+    not said which. A running job may have given the node up: then it is false.
+    """
     return job.phase in HOLDING and slurm_node in (job.nodes or (slurm_node,))
 
 
 def _what_counts(slurm: SlurmJob) -> SlurmJob:
-    """Return Slurm's record of the job without the fields that decisions do not read."""
+    """Return Slurm's record of a job without the fields that decisions do not read, such as its priority."""
     return _with(slurm, priority=0, scheduled_nodes=(), admin_comment="")
 
 

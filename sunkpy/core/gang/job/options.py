@@ -1,13 +1,15 @@
-"""Annotations with which a workload says how Slurm shall treat it.
+"""Annotations by which a workload says how Slurm shall treat it.
 
-Ours are `sunkpy.dev/<name>`; the names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
-(`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest moves here unchanged. When several are set,
-ours wins; a pod's own annotation wins over that of its owner. One of theirs that has no meaning here is named in an
-Event.
+sunkpy's own annotations are `sunkpy.dev/<name>`. The names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
+(`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest for one of these works here unchanged. If several
+names of an option are set, sunkpy's own wins. A pod's own annotation wins over that of its owner. If an annotation of
+SUNK or slurm-bridge has no meaning here, an Event names it. An Event also names a wish for Kueue or KAI that Slurm
+cannot meet.
 
-The pods of a gang are one Slurm job, so what one of them asks for is asked for all: those that say nothing follow. Two
-that ask for different things contradict each other, and the gang waits until one is changed. Exceptions: name and
-comment are those of the pod of lowest rank; of time limits the longest holds, as roles may end at different times.
+The pods of a gang are one Slurm job, so what one of them asks for is asked for all: pods that say nothing follow the
+others. Two pods that ask for different things contradict each other, and the gang waits until one of them is changed.
+There are exceptions: name and comment are those of the pod of lowest rank; of several time limits the longest holds,
+because roles may end at different times.
 """
 
 from __future__ import annotations
@@ -43,14 +45,14 @@ _MOST_MINUTES: Final = 10 * 365 * 24 * 60
 
 
 class BadOption(ValueError):
-    """The value of an annotation cannot be used; the text says what to write instead."""
+    """The value of an annotation cannot be used. The text says what to write instead."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault in a gang's annotations or in the spec of its owner, which a person should know. A `fatal` one keeps the
-    gang from being submitted.
+    """A fault in the annotations or specs of a gang's pods or of their owner, which a person should know. A `fatal`
+    fault keeps the gang from being submitted.
 
-    `annotation` is empty if the fault is in the spec of the owner.
+    `annotation`: the annotation at fault; empty if the fault is somewhere else.
     """
 
     annotation: str = ""
@@ -62,8 +64,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """An annotation that sets an option of the job: the field of JobSpec, how the text is read, its meaning for the
-    user, and the names of the same option in SUNK and slurm-bridge (`aliases`).
+    """An annotation that sets an option of a gang's job. `field`: the field of JobSpec that it sets; `read`: the
+    function that reads its text; `means`: its meaning, for users; `aliases`: the names of the same option in SUNK and
+    slurm-bridge.
     """
 
     field: str
@@ -75,11 +78,11 @@ class Option(msgspec.Struct, frozen=True):
 def read_options(
     pods: Iterable[tuple[str, Mapping[str, str]]], above: Iterable[Mapping[str, str]] = ()
 ) -> tuple[JobSpec, tuple[Problem, ...]]:
-    """Return the options of a gang's job, and the problems in the annotations that ask for them.
+    """Return the options of a gang's job that annotations ask for, and the problems found in these annotations.
 
     Args:
-        pods: name and annotations of each member of the gang, by rank.
-        above: annotations of the objects that own the pods, nearest owner first.
+        pods: the name and the annotations of each pod of the gang, by rank.
+        above: the annotations of the objects that own the pods, nearest owner first.
     """
     saying: dict[frozenset[tuple[str, str]], list[str]] = {}
     for name, written in pods:
@@ -112,15 +115,19 @@ def read_options(
 
 
 def _own(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotations that may be options. What the scheduler notes on a pod is left out, because it differs from pod
-    to pod.
+    """Return those of a pod's annotations that may be options of the job, and those that an Event answers. Annotations
+    that the scheduler writes on a pod are left out, because they differ from pod to pod.
     """
-    return {key: text for key, text in annotations.items() if key.startswith(_PREFIXES) and key not in _NOT_OPTIONS}
+    return {
+        key: text
+        for key, text in annotations.items()
+        if (key.startswith(_PREFIXES) and key not in _NOT_OPTIONS) or key in _ANSWERS
+    }
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """The text of an annotation, and the value that was read from it. If the text is `wrong`, the value is the text
-    itself.
+    """What an annotation says of an option: its text, and the value that was read from the text. If the text cannot be
+    used, `wrong` says why, and the value is the text itself.
     """
 
     annotation: str
@@ -130,7 +137,9 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 def _said(layer: Mapping[str, str], name: str) -> _Said | None:
-    """Return what annotations say of an option: its first name that is set counts."""
+    """Return what the annotations in `layer` say of the option `name`; None if they do not set it. An option can have
+    several annotations: the first that is set counts, sunkpy's own before its aliases.
+    """
     for annotation in _SPELLINGS[name]:
         text = layer.get(annotation, "")
         if text[: 2 * LONGEST].strip():
@@ -149,10 +158,11 @@ def _bounded(text: str) -> str:
 
 
 def time_limit_min(text: str) -> int:
-    """Slurm's time formats (man sbatch, --time) and `90s`, `30m`, `2h`, `1d` → minutes, rounded up; 0 is unlimited.
+    """Return a time limit in minutes, rounded up; 0 means unlimited. The text has one of Slurm's time formats (man
+    sbatch, --time), or is like `90s`, `30m`, `2h` or `1d`.
 
     Raises:
-        BadOption: the text is none of them.
+        BadOption: the text is none of these, or is more than ten years.
     """
     seconds = 0 if text.upper() in (UNLIMITED, "INFINITE") else _duration_s(text)
     if seconds is None:
@@ -201,7 +211,11 @@ def _seconds(text: str) -> int:
 
 
 def _switches(text: str) -> Switches:
-    """Return the switches of `count[@time]`, as `sbatch --switches` reads it."""
+    """Return the number of switches, and how long to wait for that, from `count[@time]` (as for `sbatch --switches`).
+
+    Raises:
+        BadOption: the text is not of this form, or a number is out of range.
+    """
     count, at, wait = text.partition("@")
     seconds = _duration_s(wait) if at else None
     if not _NUMBER.match(count) or not 0 < int(count) < 2**16 or (at and not seconds):
@@ -212,15 +226,19 @@ def _switches(text: str) -> Switches:
 
 
 def _segment(text: str) -> int:
-    """Return how many nodes are in one block, as `sbatch --segment` reads it."""
+    """Return how many nodes have to be together in one block, from a text as for `sbatch --segment`.
+
+    Raises:
+        BadOption: the text is not such a number.
+    """
     if not _NUMBER.match(text) or not 0 < int(text) < 2**15:
         raise BadOption(f"{text!r} is not a number of nodes: write 4 to keep each four nodes in one block")
     return int(text)
 
 
 def _text(is_valid: Callable[[str], object], must_be: str) -> Callable[[str], str]:
-    """Return a reader that takes a valid text as it stands. `must_be` is the error for an invalid one, with `{text}` in
-    it.
+    """Return a function that reads an option: it returns the text unchanged if `is_valid` accepts it, and raises
+    BadOption if not. `must_be` is the message of this error; `{text}` in it stands for the text.
     """
 
     def read(text: str) -> str:
@@ -232,7 +250,9 @@ def _text(is_valid: Callable[[str], object], must_be: str) -> Callable[[str], st
 
 
 def _one_of(meanings: Mapping[str, str]) -> Callable[[str], str]:
-    """Return a reader that takes one of the keys of `meanings`, in upper or lower case, and gives its value."""
+    """Return a function that reads an option: its text must be one of the keys of `meanings`, in upper or lower case,
+    and the function returns the value of that key. For any other text the function raises BadOption.
+    """
 
     def read(text: str) -> str:
         if text.lower() not in meanings:
@@ -248,8 +268,8 @@ NEVER_USERS: Final = frozenset({"root", "slurm", "slurmrestd", "nobody"})
 
 
 def is_user(text: str) -> bool:
-    """True if the text may be the name of a person. Digits alone are no name: Slurm would take them for a uid, and 0 is
-    root's.
+    """True if the text may be the name of a person who has a Slurm user. Names of administrative users such as root are
+    refused, and so are digits alone: Slurm would take them for a uid, and the uid 0 is root's.
     """
     return _USER.fullmatch(text) is not None and text not in NEVER_USERS
 
@@ -360,6 +380,12 @@ _NOT_OPTIONS: Final = frozenset({
 })  # fmt: skip
 _BY_NAME: Final = f"ignored: {names.PREFIX}user says by name whose job it is, and its group is that of the user"
 _OWN_SIZE: Final = "ignored: the size of a job comes from the requests and the number of its pods"
+_PREFERRED: Final = (
+    f"ignored: Slurm has no preferred domain; {names.PREFIX}switches says below how many switches the job shall be"
+)
+_SLICES: Final = (
+    f"ignored: Slurm has no slices by a Node's label; {names.PREFIX}segment says how many nodes shall be in one block"
+)
 _ANSWERS: Final = {
     SUNK + "user-id": _BY_NAME,
     SUNK + "group-id": _BY_NAME,
@@ -371,6 +397,10 @@ _ANSWERS: Final = {
     SLINKY + "mem-per-node": _OWN_SIZE,
     SLINKY + "gres": f"ignored: GPUs come from the requests of the pods; {names.PREFIX}gpu-type says which kind",
     SLINKY + "priority": "ignored: the priority of a job comes from its partition, account and QoS",
+    "kueue.x-k8s.io/podset-preferred-topology": _PREFERRED,
+    "kai.scheduler/topology-preferred-placement": _PREFERRED,
+    "kueue.x-k8s.io/podset-slice-required-topology": _SLICES,
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints": _SLICES,
 }
 """Annotations of other projects that sunkpy ignores, each with the message that says why."""
 
@@ -380,7 +410,9 @@ _KNOWN: Final = _NOT_OPTIONS.union(*_SPELLINGS.values())
 
 
 def _unknown(layers: Iterable[Mapping[str, str]]) -> list[Problem]:
-    """Return a problem for each annotation that sunkpy does not know, for the first few if there are many."""
+    """Return a problem for each annotation in these layers that looks like an option and that sunkpy does not know or
+    ignores. If there are many, only the first few get one each.
+    """
     keys = {key for layer in layers for key in layer if key.startswith((names.PREFIX, SLINKY)) or key in _ANSWERS}
     unknown = sorted(keys - _KNOWN)
     problems = [

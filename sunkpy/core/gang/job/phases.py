@@ -1,6 +1,8 @@
-"""The phases of a job: derived, never stored, by `Job.phase`. What is asked of a job is a set of phases.
+"""The phases in the life of a placeholder job, which is a Slurm job that holds nodes for pods. They are never stored:
+`Job.phase` derives them. Each question about a job, such as whether it holds its nodes, is a set of phases in which the
+answer is yes.
 
-`docs/reference/phases.md` has the table, which `tools/make-reference` makes from here.
+`tools/make-reference` makes the table in `docs/reference/phases.md` from this module.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from sunkpy.core.gang.phases import Phase
 
 
 class JobPhase(Phase):
-    """The phases of a Slurm job."""
+    """The phases in the life of a Slurm job that holds nodes for pods, as sunkpy tells them apart."""
 
     SUBMITTED = ("submitted", "the job was submitted, and Slurm has not reported it yet")
     PENDING = ("pending", "the job waits in Slurm's queue")

@@ -1,4 +1,4 @@
-"""The placeholder job of a gang: its request, so that the pods fit where the job runs.
+"""Makes the request for the placeholder job of a gang, so that the gang's pods fit where the job runs.
 
 Amounts are rounded as `sunkpy.core.placement.needs` says.
 """
@@ -36,9 +36,10 @@ wait "$held"
 class GpuSharing(enum.StrEnum):
     """Whether other jobs may use the remaining GPUs of a node if pods ask for GPUs by number.
 
-    Slurm counts GPUs, and the device plugin chooses them. If jobs share a node, a usual plugin may give one job the GPU
-    of another. sunkpy's own plugin hands out the GPUs that Slurm chose. EXCLUSIVE: no sharing. COUNT: sharing at that
-    risk. PLUGIN: sharing with sunkpy's plugin.
+    Slurm counts GPUs, and the device plugin chooses them. If jobs share a node, a usual plugin may give one job a GPU
+    that Slurm gave to another. sunkpy's own plugin hands out the GPUs that Slurm chose. EXCLUSIVE: jobs with GPUs get
+    whole nodes. COUNT: jobs share nodes, at the risk above. PLUGIN: jobs share nodes, and sunkpy's plugin hands out the
+    GPUs.
     """
 
     EXCLUSIVE = "exclusive"
@@ -47,15 +48,16 @@ class GpuSharing(enum.StrEnum):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that decisions need.
+    """The settings of the scheduler that decisions about gangs need.
 
     Args:
         gpu_resources: extended resource → GRES, as {"nvidia.com/gpu": "gpu"}.
-        longest_grace_s: the limit for the grace period of a pod whose job has lost the node, if neither the partition
-            nor the namespace has a limit of its own.
-        partition_grace_s: partition → its limit for that grace period.
-        suspend_owners: suspend an owner that asks for it when its gang is preempted.
-        immediate_allocation: ask for a service first as an allocation that starts at once, before its job is queued.
+        longest_grace_s: the limit, in seconds, for the grace period of a pod whose job has lost the node, if neither
+            the partition nor the namespace has a limit of its own.
+        partition_grace_s: partition → its limit for that grace period, in seconds.
+        suspend_owners: when a gang is preempted, suspend the owner of its pods if the owner asks for that.
+        immediate_allocation: ask for the job of a service first as an allocation that starts at once or is refused,
+            before the job is queued.
         gpu_sharing: whether jobs with GPUs get whole nodes.
         growing_partitions: partitions with a NodeSet for which the operator asks autoscalers for nodes.
     """
@@ -70,18 +72,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     growing_partitions: tuple[str, ...] = ()
 
     def may_grow(self, partitions: str) -> bool:
-        """True if a NodeSet of one of these partitions may grow. `partitions`: as a job names them, separated by
-        commas; empty means the default partition.
+        """True if one of these partitions has a NodeSet for which autoscalers may add nodes. `partitions`: as a job
+        names them, separated by commas; empty means the default partition.
         """
         return not set(self.growing_partitions).isdisjoint((partitions or self.default_partition).split(","))
 
 
 def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobSpec:
-    """Return the request for a gang's job.
+    """Return the request for the job of a gang whose pods have no nodes yet.
 
-    Its slots may lie on any number of nodes, unless the gang wants one node for each member. Slurm takes memory per cpu
-    or per node. If slots share nodes, the request is per cpu, rounded up to MiB. On whole nodes it is per node: a job
-    gets all cpus of the node, and memory for each of them would be too much.
+    The slots of the job (one for each pod, or for several) may lie on any number of nodes, unless the gang wants one
+    node for each pod, or all pods on one. Slurm takes memory per cpu or per node. If slots share nodes, the request is
+    per cpu, rounded up to MiB. On whole nodes it is per node: such a job gets all cpus of the node, and memory for each
+    of them would be too much.
     """
     slots = plan_slots(gang, eligibility, policy.gpu_resources)
     request = _request(gang, policy, slots, eligibility, has_own_nodes=gang.one_per_node or slots.count == 1)
@@ -97,9 +100,11 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
 def plan_for_nodes(
     gang: Gang, policy: Policy, placed: Mapping[str, str], kind: JobKind | None = REPLACEMENT
 ) -> JobSpec:
-    """Return the request for the nodes that members already have, or that they name. `placed`: uid → Slurm node.
+    """Return the request for a job on exactly the nodes that the gang's pods already have, or that the pods name.
+    `placed`: pod uid → Slurm node. `kind`: how the job's tasks were chosen for the pods, for the comment of the job.
 
-    Slurm's tasks are all alike, so each node is asked for the largest sum of needs on any of them.
+    Slurm's tasks are all alike, so on each node the job asks for the most of each resource that the pods need on any of
+    them.
     """
     on_node = needs_on_nodes(gang, placed)
     kind = WHOLE if len(on_node) == gang.seats else kind
@@ -109,7 +114,7 @@ def plan_for_nodes(
 
 
 def needs_on_nodes(gang: Gang, placed: Mapping[str, str]) -> dict[str, matching.Amounts]:
-    """Return what the members together need on each of their nodes. `placed`: uid → Slurm node."""
+    """Return, for each Slurm node, what the gang's pods there need together. `placed`: pod uid → Slurm node."""
     on_node: dict[str, matching.Amounts] = {}
     for pod in gang.members:
         if node := placed.get(pod.uid):
@@ -120,7 +125,9 @@ def needs_on_nodes(gang: Gang, placed: Mapping[str, str]) -> dict[str, matching.
 def plan_terms(
     gang: Gang, policy: Policy, eligibility: Eligibility | None = None, *, kind: JobKind | None = None
 ) -> JobSpec:
-    """Return all that the scheduler asks of a job of this kind, except its size."""
+    """Return what the scheduler asks of the gang's job except its size: name, comment, partition, time limit, and so
+    on. `kind`, which the comment carries, says how the job's tasks were chosen for the pods.
+    """
     options = gang.options
     return msgspec.structs.replace(
         options,
@@ -134,8 +141,8 @@ def plan_terms(
 
 
 def counts_gpus(needs: Mapping[str, int], policy: Policy) -> bool:
-    """True if a pod with these needs asks for GPUs by number. GPUs of claims do not count: they are allocated one by
-    one.
+    """True if a pod with these needs asks for GPUs by number, as an extended resource. GPUs of claims do not count:
+    they are allocated one by one.
     """
     return any(count_gres(matching.of_kubelet(needs), policy.gpu_resources).values())
 
@@ -163,7 +170,9 @@ def _request(
 
 
 def _per_node(request: JobSpec, here: Mapping[str, int], policy: Policy, *, nodes: int) -> JobSpec:
-    """Return the request for that many nodes, with the amounts `here` on each."""
+    """Return the request changed so that it asks for exactly this many nodes, with the amounts `here` of memory and
+    GRES on each.
+    """
     return msgspec.structs.replace(
         request,
         minimum_nodes=nodes,
@@ -176,8 +185,8 @@ def _per_node(request: JobSpec, here: Mapping[str, int], policy: Policy, *, node
 
 
 def _on_one_node(request: JobSpec, gang: Gang, policy: Policy) -> JobSpec:
-    """Return the request for one node, with the sum of what the pods need. Its number of tasks stays the number of
-    slots.
+    """Return the request changed so that it asks for one node, with the sum of what all pods of the gang need. The
+    number of tasks stays as it is.
     """
     together = reduce(
         matching.added, (needs for role in gang.roles for needs in needs_of_seats(role)), matching.Amounts()
@@ -187,7 +196,9 @@ def _on_one_node(request: JobSpec, gang: Gang, policy: Policy) -> JobSpec:
 
 
 def _on_whole_nodes(request: JobSpec, slots: Slots, eligibility: Eligibility, policy: Policy) -> JobSpec:
-    """Return the request for as few nodes as hold all slots, counted on the smallest node that fits a slot."""
+    """Return the request changed so that it asks for as few whole nodes as hold all slots (tasks), counted on the
+    smallest eligible node that has room for one. It is unchanged if the sizes of the nodes are unknown.
+    """
     needs = counted(slots.needs, policy.gpu_resources, gpu_type=request.gpu_type)
     fitting = eligibility.slots_on_smallest(needs)
     if not fitting:

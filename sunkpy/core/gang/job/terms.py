@@ -1,11 +1,12 @@
 """What can change about a pending job, and what is sent to Slurm when the annotations of its pods have changed.
 
-Only the changed fields are sent: Slurm, its plugins and admins may have changed other fields of the job since. Source:
-slurmctld, job_mgr.c, _update_job, which job_desc_msg of POST job/{id} leads to. The size of a job follows from its pods
-and cannot change. The job's user cannot change its wckey, exclusive or user: an Event on the pod says so.
+Only the changed fields are sent: Slurm, its plugins and administrators may have changed other fields of the job since.
+The size of a job follows from its pods and cannot change. The job's user cannot change its wckey, exclusive or user: an
+Event on the pod says so. Source: slurmctld, job_mgr.c, _update_job, which handles the job_desc_msg of POST job/{id}.
 
-The last request is noted on the pods, so that a new leader can tell our values from values that others have changed.
-Anybody who may edit the pod can forge the note. So a request has only values that the job may have now.
+What was last asked for is noted on the pods, so that a new leader can tell values that sunkpy set from values that
+others have changed. Anybody who may edit the pod can forge this note. So a request has only values that the gang may
+ask for now.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _CAN_BE_EMPTIED: Final = frozenset({"comment", "reservation", "constraint", "lic
 
 
 class AskedTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A note on a pod: the terms that its job was last asked to have. If pods have several notes, the highest `turn`
-    counts.
+    """A note on a pod, as an annotation: the terms (partition, time limit …) that its job was last asked to have.
+    `turn` is how often the terms have changed; if the pods of a gang have several notes, the one with the highest
+    `turn` counts.
     """
 
     job: int
@@ -58,11 +60,11 @@ class AskedTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a job. `to`: the terms after it; `asked`: the terms that the pods ask for.
+    """A change of a pending job. `to`: all terms of the job after the change; `asked`: the terms that the pods ask for.
 
-    `fields`: the fields to send. `fixed`: fields that the pods ask to change and that cannot change. If a partition, an
-    account, a QoS or a time limit is removed from the annotations, the job keeps it: Slurm has no unset value for
-    these.
+    `fields`: the fields to send to Slurm. `fixed`: fields that the pods ask to change and that cannot change. If a
+    partition, an account, a QoS or a time limit is removed from the annotations, the job keeps it: Slurm has no value
+    that unsets these.
     """
 
     to: JobSpec
@@ -72,7 +74,7 @@ class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refusal(self) -> str:
-        """Why some of the change is impossible, and what to do instead; empty if all is possible."""
+        """Why a part of the change is impossible, and what to do instead; empty if all of it is possible."""
         if not self.fixed:
             return ""
         why = "; ".join(_FIXED[field] for field in self.fixed)
@@ -84,7 +86,7 @@ class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spec_of(job: SlurmJob) -> JobSpec:
-    """Return the terms of a job as Slurm reports them, without its size."""
+    """Return the terms of a job (partition, time limit …) as Slurm reports them, without the job's size."""
     return JobSpec(
         name=job.name,
         comment=job.comment,
@@ -101,8 +103,8 @@ def spec_of(job: SlurmJob) -> JobSpec:
 
 
 def last_asked(job: JobId, by_slurm: JobSpec, notes: Iterable[str]) -> AskedTerms | None:
-    """Return the terms that an earlier leader last asked for, from its notes on the pods; None if no note can be
-    read.
+    """Return the terms that an earlier leader last asked for, from its notes on the pods; None if there is no readable
+    note for this job. `by_slurm`: the terms that Slurm reports, for the fields that a note does not have.
     """
     asked = [found for text in notes if (found := _read_note(text)) is not None and found.job == job]
     newest = max(asked, key=lambda each: each.turn, default=None)
@@ -119,7 +121,9 @@ def _read_note(text: str) -> AskedTerms | None:
 
 
 def find_change(has: JobSpec, wants: JobSpec) -> TermsChange | None:
-    """Return what to change in a job whose terms are `has`, so that it has the terms `wants`; None if nothing."""
+    """Return what to change in a job whose terms are `has`, so that it gets the terms `wants`; None if nothing is to be
+    changed.
+    """
     unlike = [field for field in _FIELDS if _is_unlike(field, has, wants)]
     # A value that the pods do not ask for may be Slurm's own choice.
     given = [field for field in unlike if getattr(wants, field) not in ("", None)]

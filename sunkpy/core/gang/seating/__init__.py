@@ -1,1 +1,1 @@
-"""Which member of a gang has which seat, and on which node of the job."""
+"""Finds which pod of a gang has which seat (its room in the gang's job), and on which node of the job."""

@@ -1,11 +1,11 @@
-"""Whether members that are bound after the first wave fit into what their job has on the node of their seat.
+"""Checks whether pods that are bound later than the first ones of their gang fit into what the job has on their node.
 
 A job was made for the pods that existed, and for the templates of later pods. A pod that replaces another, or whose
-template lacked something, may ask for more. Slurm has given the rest of that node to other jobs, so such a pod is not
+template lacked something, may ask for more. Slurm may give the rest of the node to other jobs, so such a pod is not
 bound there, however much room the kubelet has.
 
-All members on a node share what the job has there; those that ask for least come first. Only what Slurm counts is
-compared, rounded up as for the job. If Slurm did not report an amount, every pod fits. Bound members are not checked
+All pods of the gang on a node share what the job has there; those that ask for least come first. Only what Slurm counts
+is compared, rounded up as for the job. An amount that Slurm did not report keeps no pod out. Bound pods are not checked
 again, so a pod that was resized in place stays.
 """
 
@@ -23,9 +23,11 @@ from sunkpy.core.placement.needs import counted
 def find_outgrown(
     gang: Gang, seating: Seating, capacities: Mapping[str, Capacity], *, gpu_resources: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return, by uid, why a waiting member does not fit at its seat: `lacks cpu: needs 2, has 1`.
+    """Return each waiting pod that does not fit into what the job has on its node, by pod uid, with the reason: `lacks
+    cpu: needs 2, has 1`.
 
     Args:
+        seating: the node on which the job has a seat (room for one pod) for each pod.
         capacities: what the job has on each Slurm node.
         gpu_resources: extended resource → GRES name.
     """

@@ -1,8 +1,8 @@
 """Gangs whose pods each name a node: their job asks for exactly these nodes.
 
-Armada chooses the node of every pod itself and writes it into the pod, as nodeSelector `kubernetes.io/hostname`.
-Slurm's tasks are all alike, and no single node fits all of these pods. So the job requires all the nodes, asks on each
-for the most that is needed on any, and each pod is bound to the node that it names.
+Armada chooses the node of every pod itself and writes the node into the pod, as nodeSelector `kubernetes.io/hostname`.
+Slurm's tasks are all alike, and no single node fits all of these pods. So the job requires all the nodes, and asks on
+each of them for the most that the pods need on any. Each pod is bound to the node that it names.
 
 Source: armada internal/scheduler/api.go (addNodeIdSelector), config/scheduler/config.yaml (nodeIdLabel).
 """
@@ -17,10 +17,12 @@ from sunkpy.core.placement.eligibility import Eligibility, nowhere
 
 
 def eligible_named_nodes(gang: Gang, named: Mapping[str, str], each: Mapping[str, Eligibility]) -> Eligibility:
-    """Return the nodes that the pods name; none, with the reason, if a pod may not go to the node that it names.
+    """Return the Slurm nodes that the pods of the gang name as the nodes where the job may run. If a pod names no Slurm
+    node, or may not go to the node that it names, the result has no nodes and says why.
 
     Args:
-        each: by uid, where the pod may go.
+        named: by pod uid, the Slurm node that the pod names; empty if it is no Slurm node.
+        each: by pod uid, where the pod may go.
     """
     for pod in gang.members:
         if not named[pod.uid]:

@@ -1,11 +1,12 @@
-"""Assigns the members of a gang to the seats that its job has.
+"""Assigns the pods of a gang to the seats that its job has. A seat is room in the job for one pod.
 
-The job's slots lie on its nodes in Slurm's order, grouped by switch where the switches are known. The seats lie in the
-slots in rank order: rank 0 is on the first node, and neighbours in rank are neighbours there. A pod that has a node
-keeps it, so a new leader that knows only the bindings computes the same seating.
+The job has slots (Slurm tasks), and each slot has one seat or several. The slots lie on the job's nodes in Slurm's
+order, grouped by switch where the switches are known. The seats lie in the slots in rank order: rank 0 is on the first
+node, and pods that are neighbours in rank are neighbours there. A pod that has a node keeps it, so a new leader that
+knows only the bindings computes the same seating.
 
-A finished member has left its seat. A member that is being deleted keeps its seat until it is gone, and the pod that
-replaces it waits.
+A finished pod has left its seat. A pod that is being deleted keeps its seat until it is gone, and the pod that replaces
+it waits.
 """
 
 from __future__ import annotations
@@ -27,26 +28,27 @@ NO_NODES_NAMED: Final[Mapping[str, str]] = {}
 
 
 class Seat(msgspec.Struct, frozen=True):
-    """The seat of a member, and the Slurm node where the job holds the seat."""
+    """The seat of a pod (its room in the job): its id, and the Slurm node where the job has this room."""
 
     id: SeatId
     node: str
 
     @property
     def note(self) -> str:
-        """The seat in the form of the pod's annotation: `worker/3`."""
+        """The seat as it is written in the pod's annotation, `<role>/<index>`: `worker/3`."""
         return f"{self.id[0]}/{self.id[1]}"
 
 
 class Seating(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pod (by uid) has which seat under one job.
+    """Which pod of a gang has which seat (its room in the job) under one job.
 
     Args:
-        seats: the seats of members that have nodes, and of members that may get one now. A member is missing here if no
-            free seat of its role has a node.
-        nodes: the node of each seat of the gang, whether the seat has a pod or not; empty text if the job has no node
-            for it.
-        holding: the node of each member that has one and has not ended; empty text if the node is unknown.
+        seats: by pod uid, the seats of pods that have nodes, and of pods that may get a node now. A pod is missing here
+            if no free seat of its role has a node.
+        nodes: the Slurm node of each seat of the gang, whether the seat has a pod or not; empty text if the job has no
+            node for it.
+        holding: by pod uid, the Slurm node of each pod that has one and has not ended; empty text if the node is
+            unknown.
     """
 
     seats: Mapping[str, Seat]
@@ -57,11 +59,12 @@ class Seating(msgspec.Struct, frozen=True, kw_only=True):
 def seat(
     gang: Gang, job: Job, *, holding: Mapping[str, str], named_nodes: Mapping[str, str] = NO_NODES_NAMED
 ) -> Seating:
-    """Return the seating of a gang under a job.
+    """Return which pod of the gang has which seat (its room in the job), and on which node, under this job.
 
     Args:
-        holding: as in `Seating`.
-        named_nodes: the Slurm node that each member names, by uid (`seating.named_nodes`).
+        holding: by pod uid, the Slurm node of each pod that has one and has not ended; empty text if it is unknown.
+        named_nodes: by pod uid, the Slurm node that the pod names, if each pod is made for a node
+            (`seating.named_nodes`).
     """
     layout = _layout(gang, job)
     slots, has = slot_of_each_seat(gang, sum(count for _, count in layout), job.kind), {node for node, _ in layout}
@@ -86,15 +89,18 @@ def seat(
 
 
 def _layout(gang: Gang, job: Job) -> Layout:
-    """Return how many tasks the job has on each node; spread evenly while Slurm has not reported it."""
+    """Return how many tasks the job has on each of its nodes. While Slurm has not reported that, the tasks are taken to
+    be spread evenly.
+    """
     if job.slurm.layout and {node for node, _ in job.slurm.layout} == set(job.nodes):
         return job.slurm.layout
     return spread(job.nodes, job.slurm.tasks or plan_slots(gang).count)
 
 
 def _held(gang: Gang, holding: Mapping[str, str]) -> dict[SeatId, Member]:
-    """Return the seats of members that have nodes: the seat of the member's number, or that of its note, else the first
-    free one. Members with a known seat come first.
+    """Return which seats (room in the job) the pods hold that have nodes. A pod whose seats are numbered holds the seat
+    with its number; another pod holds the seat in its annotation, or without one the first free seat of its role. Pods
+    whose seat is known come first.
     """
     taken: dict[SeatId, Member] = {}
     for role in gang.roles:
@@ -121,7 +127,7 @@ def _seniority(member: Member) -> tuple[int, str, str]:
 
 
 def _noted(role: Role, member: Member) -> SeatId | None:
-    """Return the seat in the pod's annotation; None if that is no seat of the role."""
+    """Return the seat (role and index) that the pod's annotation names; None if it names no seat of this role."""
     name, _, text = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
     # Anybody who may edit the pod can write it.
     index = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else ANY_SEAT
@@ -129,7 +135,7 @@ def _noted(role: Role, member: Member) -> SeatId | None:
 
 
 def _own(role: Role, member: Member) -> SeatId | None:
-    """Return the seat with the member's number; None if the role has no such seat."""
+    """Return the seat whose index is that of the pod in its role; None if the role has no such seat."""
     return (role.name, member.index) if 0 <= member.index < role.seats else None
 
 
@@ -140,10 +146,11 @@ def _seats_of(role: Role) -> Iterable[SeatId]:
 def _nodes(
     slots: Mapping[SeatId, int], layout: Layout, taken: Mapping[SeatId, Member], holding: Mapping[str, str]
 ) -> dict[int, str]:
-    """Return the node of each slot: the node of its members, and for other slots the nodes that are left, in order.
+    """Return the node of each slot (task) of the job: the node of the pods in the slot, and for slots without pods the
+    nodes that are left, in order.
 
-    A member may have a node but no seat any more, because the gang has become smaller. A member on a node that the job
-    gave up determines the node of no slot.
+    A pod may have a node but no seat any more, because the gang has become smaller: it uses up a slot there. A pod on a
+    node that the job has given up determines the node of no slot.
     """
     nodes: dict[int, str] = {}
     left = dict(layout)

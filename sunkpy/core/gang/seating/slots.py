@@ -1,14 +1,15 @@
-"""The shape of a gang's job: equal *slots*, each with room for one seat or several.
+"""Plans the shape of a gang's job: equal *slots*, which are Slurm tasks. Each slot has room for one seat or several,
+and a seat is room for one pod.
 
 Slurm's tasks are all alike. A heterogeneous job has several kinds of tasks, but only the backfill scheduler starts it.
-So a gang with uneven members gets one of two shapes that cover the needs of all:
+So a gang whose pods need different amounts gets one of two shapes, each of which covers the needs of all pods:
 
-* a slot for each seat, as large as the largest member, resource by resource;
+* a slot for each seat, as large as the largest pod, resource by resource;
 * a slot for each seat of the heaviest role, with the seats of other roles added in turn: a launcher joins worker 0.
 
 A shape whose slots fit a node is preferred. Among such shapes the one that asks for least is taken, comparing GPUs
-first, then cpus, then memory. A gang with one role, or with one node per member, always gets the first shape, which is
-exact if all members are alike. Each pod is rounded up to whole cpus and MiB, as `sunkpy.core.placement.needs` says.
+first, then cpus, then memory. A gang with one role, or with one node for each pod, always gets the first shape, which
+is exact if all pods are alike. Each pod is rounded up to whole cpus and MiB, as `sunkpy.core.placement.needs` says.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ NO_GRES: Final[Mapping[str, str]] = {}
 
 
 class Slots(msgspec.Struct, frozen=True, kw_only=True):
-    """`count` slots with the needs `needs` each (cpu in millicores, memory in bytes, other resources as counts).
+    """The shape of a gang's job: `count` equal slots (Slurm tasks), each of which asks for `needs` (cpu in millicores,
+    memory in bytes, other resources as counts).
 
-    `kind`: the kind in the job's comment; None if only one shape is possible.
+    `kind`: how the slots were chosen for the pods, as written in the job's comment; None if only one shape is possible.
     """
 
     count: int
@@ -45,22 +47,24 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ask(self) -> tuple[int, int, int]:
-        """What all slots ask for together, in the order of comparison: devices, cpus, memory."""
+        """What all slots ask for together: devices, cpus in millicores, memory in bytes. Shapes are compared in this
+        order.
+        """
         devices, cpus, memory = size_of(self.needs)
         return (self.count * devices, self.count * cpus, self.count * memory)
 
 
 def size_of(needs: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return devices, cpus and memory, in the order in which sizes are compared. Extended resources count as
-    devices.
+    """Return the devices, cpus (millicores) and memory (bytes) of these needs, in the order in which sizes are
+    compared. All extended resources count as devices.
     """
     devices = sum(amount for name, amount in needs.items() if "/" in name)
     return (devices, needs.get("cpu", 0), needs.get("memory", 0))
 
 
 def plan_slots(gang: Gang, eligibility: Eligibility | None = None, gpu_resources: Mapping[str, str] = NO_GRES) -> Slots:
-    """Return the shape that asks for least, among those whose slots fit a node. `gpu_resources`: extended resource →
-    GRES.
+    """Return the shape of the gang's job that asks for least, among the possible shapes whose slots (tasks) fit an
+    eligible node, or among all if none fits. `gpu_resources`: extended resource → GRES.
     """
 
     def rank(slots: Slots) -> tuple[bool, bool, tuple[int, int, int]]:
@@ -75,8 +79,8 @@ def plan_slots(gang: Gang, eligibility: Eligibility | None = None, gpu_resources
 
 
 def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[SeatId, int]:
-    """Return the slot of each seat in a job with `tasks` slots. A seat for which the job has no slot gets a number
-    above these.
+    """Return the number of the slot (Slurm task) in which each seat (room for one pod) of the gang lies, in a job with
+    `tasks` slots of this kind. A seat for which the job has no slot gets a number that no slot has.
 
     The gang may have changed since the job was made for it.
     """
@@ -86,13 +90,16 @@ def slot_of_each_seat(gang: Gang, tasks: int, kind: JobKind | None) -> dict[Seat
 
 
 def is_for_as_many(gang: Gang, tasks: int, kind: JobKind | None) -> bool:
-    """True if a job with that many slots fits the gang as it is now."""
+    """True if a job with `tasks` slots has as many as the gang needs now: all seats of the gang have a slot, and no
+    slot is left over.
+    """
     return tasks == gang.seats or set(slot_of_each_seat(gang, tasks, kind).values()) == set(range(tasks))
 
 
 def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int]:
-    """Return the slots of a shared job: one for each seat of the first role; the other seats are put into these in
-    turn.
+    """Return the number of the slot (task) of each seat in a job whose slots are shared: each seat of the first role
+    has a slot of its own, and the seats of the other roles are put into these slots in turn. `asked`: each role, and
+    the number of its seats when the job was submitted.
     """
     (first, count), *others = asked
     seats, before = dict(asked), {first: 0}
@@ -106,12 +113,14 @@ def _as_shared(gang: Gang, asked: Sequence[tuple[str, int]]) -> dict[SeatId, int
 
 
 def seats_of(gang: Gang) -> list[SeatId]:
-    """Return all seats of the gang in rank order."""
+    """Return all seats of the gang (role and index) in rank order, whether they have a pod or not."""
     return [(role.name, index) for role in gang.roles for index in range(role.seats)]
 
 
 def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
-    """Return the largest amount of each resource, and at least what a pod without requests gets."""
+    """Return, for each resource, the largest amount in any of these needs. cpu and memory are at least what Slurm holds
+    for a pod without requests.
+    """
     largest = rounded({})
     for needs in several:
         largest = {name: max(largest.get(name, 0), needs.get(name, 0)) for name in {**largest, **needs}}
@@ -119,10 +128,11 @@ def largest(several: Iterable[Mapping[str, int]]) -> matching.Amounts:
 
 
 def needs_of_seats(role: Role) -> list[matching.Amounts]:
-    """Return what each seat needs, rounded up for each pod: seats with a pod first, the largest first.
+    """Return what each seat of a role needs (a seat is room for one pod), rounded up for each pod. First come the seats
+    with a pod, the largest first.
 
-    The last pod of a seat counts. A seat without a pod needs the most that the owner's template or any existing pod of
-    the role asks for: admission may have added to the pods.
+    If a seat has had several pods, the last one counts. A seat without a pod needs the most that the owner's template
+    or any existing pod of the role asks for: admission may have added requests to the pods.
     """
     of_member = _rounded_needs(role)
     there = sorted((of_member[pod.uid] for pod in role.last_tries), key=size_of, reverse=True)[: role.seats]
@@ -133,7 +143,9 @@ def needs_of_seats(role: Role) -> list[matching.Amounts]:
 
 
 def _rounded_needs(role: Role) -> dict[str, matching.Amounts]:
-    """Return the needs of each member by uid. Pods of one template are computed once."""
+    """Return what each existing pod of the role needs, rounded up as Slurm counts it, by pod uid. Pods in a row that
+    have the same template are computed once.
+    """
     needs: dict[str, matching.Amounts] = {}
     before: tuple[object, ...] = ()
     amounts: matching.Amounts = {}
@@ -160,8 +172,9 @@ def _shapes(gang: Gang) -> list[Slots]:
 
 
 def _fullest_slot(roles: Sequence[tuple[int, matching.Amounts]]) -> matching.Amounts:
-    """Return the most of each resource in any slot, if seats of the other roles are put in turn into those of the
-    first.
+    """Return the largest amount of each resource in any slot (task), if each seat of the first role has a slot and the
+    seats of the other roles are put into these slots in turn. `roles`: for each role, its number of seats and what one
+    seat needs.
     """
     (slots, own), *others = roles
     in_turn = [at for at, (seats, _) in enumerate(others) for _ in range(seats)]

@@ -13,7 +13,7 @@ from tests.integration.slurm.site import Site
 
 _DRAINED = "Duplicate jobid"
 _REVOKED_S = 2.0
-"""In the second in which a node was told to end a job it does not start it again, and the job fails."""
+"""In the second in which slurmctld revoked a job on a node, the node does not start the job again, and it fails."""
 
 
 class Admin:
@@ -25,7 +25,7 @@ class Admin:
         self._waits_since: dict[int, float] = {}
 
     async def keep_nodes(self) -> None:
-        """Until cancelled: a node that was told to start what it was running already may be used again."""
+        """Until cancelled, resume nodes that were drained because they already ran the job that they were to start."""
         while True:
             await asyncio.sleep(1)
             said = await self._ask("sinfo", "--noheader", "--Node", "--states=drain", "--format=%N|%E")
@@ -49,7 +49,7 @@ class Admin:
                 await self._ask("scontrol", "requeue", each.shown)
 
     async def close_records(self) -> None:
-        """Of jobs that slurmctld does not know slurmdbd is told that they are over."""
+        """Tell slurmdbd that jobs which slurmctld does not know are over."""
         await self._ask("sacctmgr", "--immediate", "show", "runawayjobs")
 
     async def _ask(self, *command: str) -> str:
@@ -57,9 +57,9 @@ class Admin:
 
 
 def has_ended(queued: Queued, runs: Sequence[Run], *, now_s: float) -> bool:
-    """Its script ended after Slurm last began it, and so long ago that slurmctld would know if it were ever told.
+    """True if the script ended after Slurm last began it, and so long ago that slurmctld should know it.
 
-    One that Slurm ended itself, to queue it again, wrote no end: then it is the time that no script lasts.
+    A script that Slurm ended to queue the job again wrote no end: then the time counts that no script exceeds.
     """
     if queued.state != "RUNNING" or queued.start_s is None:
         return False

@@ -17,7 +17,7 @@ import msgspec
 from tests.integration.slurm.faults.record import Kill, Record, Row, Run, Submitted, Task
 
 TOLD_AFTER_S = 15.0
-"""slurmctld asks a slurmdbd that was away again after ten seconds, and has told it all soon after."""
+"""slurmctld asks a slurmdbd that was away again after ten seconds, and has sent it everything soon after."""
 LAUNCH_S = 10.0
 """Between the start that Slurm records and the first line of the script, on a busy machine."""
 REPORT_S = 5.0

@@ -52,7 +52,7 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> str:
-        """What sbatch is told of it besides its name and its script."""
+        """The options of sbatch besides the job's name and script."""
         array = f"--array=1-{self.tasks}" if self.tasks else ""
         return f"{array} --begin=now+{self.waits_s}" if self.waits_s else array
 

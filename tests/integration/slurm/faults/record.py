@@ -98,7 +98,7 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Everything seen, until nothing moved any more.
 
-    `away` were slurmdbd or its database, or both; `ends`: slurmctld was told to end, until the next one answered.
+    `away` were slurmdbd or its database, or both; `ends`: from a SIGTERM to slurmctld until the next one answered.
     """
 
     submitted: tuple[Submitted, ...]

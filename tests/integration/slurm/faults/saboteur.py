@@ -29,7 +29,7 @@ Tell = Callable[[str], None]
 STARTS_S: Final = 120.0
 TOLD_S: Final = 60.0
 FORGETS_S: Final = 3.0
-"""start-slurmctld sees this much later that all is told which a slurmctld that ended in order had left to tell."""
+"""How much later start-slurmctld sees that slurmdbd has got what a slurmctld that ended in order had left to send."""
 _QUEUE: Final = re.compile(r"DBD Agent queue size: (\d+)")
 
 
@@ -45,7 +45,7 @@ class Fault(enum.StrEnum):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. It lasts `lasts_s`; half-way slurmctld is killed, or told to end; then `rest_s` pass."""
+    """One fault, which lasts `lasts_s`. Half-way slurmctld gets SIGKILL or SIGTERM. Then `rest_s` pass."""
 
     fault: Fault
     lasts_s: float = 0.0

@@ -90,7 +90,7 @@ def explained(
 
 
 def band(*members):
-    """Of a leader and two workers: role, index, and what make_pod takes."""
+    """The pods of a leader and two workers. Each member: role, index, and arguments of make_pod."""
     return [
         labelled(make_pod(f"{role}-{index}", uid=f"uid-{role}-{index}", **fields), band_labels(role, index))
         for role, index, fields in members

@@ -47,7 +47,7 @@ _KINDLY = (Event.JOB_RESUMED, Event.JOB_STARTED, Event.EPILOG_ENDED, Event.POD_C
 
 
 class Walk(World):
-    """A gang somewhere on its course; whoever takes a step gets another one."""
+    """A gang somewhere on its course. Each step returns another walk."""
 
     def __init__(self, pods: Iterable[Pod]) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Walk(World):
         return assemble_beside(id, pods, apart, families=WITH_BAND)
 
     def queued(self, number, request):
-        """Slurm has told nothing of it yet."""
+        """A job about which Slurm has not answered yet."""
         return make_job(id=number)
 
     @property

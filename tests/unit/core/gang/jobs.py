@@ -1,4 +1,4 @@
-"""Placeholder jobs for tests, by what is told of them."""
+"""Placeholder jobs for tests."""
 
 from __future__ import annotations
 

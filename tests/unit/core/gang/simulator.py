@@ -103,7 +103,7 @@ class Pods:
         self.pods[pod.uid] = replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-11-21T00:00:00Z"))
 
     def enter(self, pod: Pod, phase: str, *, runs: bool = False) -> None:
-        """Its kubelet reports; `runs`: a container does."""
+        """The kubelet reports a phase of the pod. `runs`: a container runs."""
         pod = self.pods[pod.uid]
         containers = (ContainerStatus(name="c", state=ContainerState(running=Running())),) if runs else ()
         self.pods[pod.uid] = replace(pod, status=replace(pod.status, phase=phase, container_statuses=containers))

@@ -253,7 +253,7 @@ def test_a_prolog_waits_for_the_members_that_go_to_its_node():
 
 
 def many(size, **pod):
-    """A gang of so many pods, each with a node of its own, and its job, which runs."""
+    """A gang of `size` pods, each on a node of its own, and its running job."""
     notes = {"sunkpy.dev/gang": "solver", "sunkpy.dev/gang-size": str(size)}
     pods = [make_pod(f"p-{number}", uid=f"p-{number}", annotations=notes, **pod) for number in range(size)]
     nodes = tuple(f"n{number}" for number in range(size))

@@ -174,6 +174,15 @@ def test_a_domain_that_pods_require_as_for_kueue_or_kai_is_that_of_the_gang(anno
     assert (made.one_domain, made.refused) == (one_domain, refused)
 
 
+@pytest.mark.parametrize(("size", "one_domain"), [(2, "rack"), (1, "")])
+def test_so_is_one_that_their_owner_requires_as_for_kai(size, one_domain):
+    said = {"kai.scheduler/topology-required-placement": "rack"}
+    made = owner({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "annotations": said}})
+    annotations = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": str(size)}
+    pods = [pod("p", owned_by=[made], annotations=annotations)]
+    assert within_limits(gang(pods, [made]), gpu_resources={}).one_domain == one_domain
+
+
 def test_what_a_family_found_out_stays():
     pods = [bare(each) for each in manifest("armada/gang-pods.shape.yaml")]
     made = gang(pods)

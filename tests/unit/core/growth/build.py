@@ -33,7 +33,7 @@ def make_pool(
     features: tuple[str, ...] = (),
     **fields: Any,
 ) -> Pool:
-    """So many free nodes of that shape, and so many of which nothing is left."""
+    """A pool with `free` free nodes of that shape, and `busy` full ones."""
     names = [f"{name}-{n}" for n in range(free + busy)]
     known = frozenset({name, *features})
     rooms = tuple(Room(node=node, left=shape or {}, is_whole=True, features=known) for node in names[:free])

@@ -168,7 +168,7 @@ def test_without_that_environment_it_is_not_made(tmp_path, kept):
 
 
 def run_job(tmp_path, body, kept):
-    """Its exit code, what it tells Slurm and how long it waits. `kept`: the environment of the check before slurmd."""
+    """The job's exit code, its commands to Slurm and its pauses. `kept`: the environment of the check before slurmd."""
     check, said, environment = tmp_path / "verify", tmp_path / "said", tmp_path / "environment"
     if kept is not None:
         environment.write_text("".join(f"{key}={value}\0" for key, value in kept.items()))

@@ -228,7 +228,7 @@ def test_a_node_that_fails_its_check_when_it_joins_needs_a_person_at_once():
 
 
 def tries(restarts, *, ready=None, words=CHECK_FAILED):
-    """The same slurmd pod, after so many starts."""
+    """The same slurmd pod after `restarts` starts."""
     return pod(check_s=600, restarts=restarts, words=words, ready=ready)
 
 

@@ -1,4 +1,4 @@
-"""What is told of each step, and what comes next."""
+"""The words about each step, and about what comes next."""
 
 import msgspec
 import pytest

@@ -24,7 +24,7 @@ NOW: datetime = parse_rfc3339("2026-11-21T12:00:00Z")
 def make_workload(
     *, replicas: int = 1, generation: int = 2, observed: int = 0, is_deleting: bool = False
 ) -> StatefulSet:
-    """That of ann, which was changed before."""
+    """The StatefulSet of ann, which was changed before."""
     deleted = "2026-11-21T12:00:00Z" if is_deleting else None
     meta = Meta(name=NAME, uid="w", resource_version="7", generation=generation, deletion_timestamp=deleted)
     return StatefulSet(
@@ -45,7 +45,7 @@ def make_pod(
     revision: str = "new",
     age_s: float = 3600,
 ) -> Pod:
-    """That of ann, whose sshd ended with that code, if with any; it runs in a pod that does."""
+    """The login pod of ann. `code`: the exit code of its sshd, if that has ended."""
     over = ContainerState(terminated=Terminated(exit_code=code)) if code is not None else ContainerState()
     running = ContainerState(running=Running())
     state = ContainerState() if phase == "Pending" else running if code is None or is_up_again else over

@@ -1,4 +1,4 @@
-"""When somebody's login pod is started, stopped and made anew, and that nothing else ever ends it."""
+"""When a personal login pod is started, stopped and made again, and that nothing else ever ends it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_pod_that_sshd_did_not_leave_for_a_reason_of_ours_is_never_touched(
     stops=st.booleans(),
 )
 def test_a_pod_in_which_somebody_may_be_is_never_touched(generation, revision, is_ready, is_asked, stops):
-    """Whoever made the StatefulSet anew, however far an upgrade came, and however long nobody looked."""
+    """Even if somebody made the StatefulSet again, an upgrade is half done, or nobody has looked for long."""
     pod = make_pod(is_ready=is_ready, revision=revision)
     view = make_view(make_workload(generation=generation), pod, is_asked=is_asked, stops=stops)
     assert decide_login(view) is None

@@ -68,7 +68,7 @@ def annotations(decision: Decision) -> dict[str, str | None]:
 
 
 def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: MirrorMemory | None = None) -> Decision:
-    """With two answers of Slurm that agree."""
+    """Decide with two answers of Slurm that agree."""
     first = decide_mirror(make_view(pod, node, memory=memory), NOW_S)
     return decide_mirror(make_view(pod, node, number=2, memory=first.memory), NOW_S)
 
@@ -755,7 +755,7 @@ def test_the_drain_reason_and_the_state_are_annotations() -> None:
     ],
 )
 def test_of_a_closed_node_it_is_told_whose_slurmd_slurm_knows(state: str, since_s: int, told: dict[str, str]) -> None:
-    """Not of open ones: a reconfigure has all of them start anew."""
+    """Pods of open nodes get no such note, because a reconfigure restarts all slurmds."""
     before = {names.ANNOTATION_SLURMD_SINCE: "2026-11-20T00:00:00Z"}
     pod = make_pod(started=STARTED, annotations=before)
     node = make_node(state, reason=THEIRS if "DRAIN" in state else "", slurmd_since_s=since_s)

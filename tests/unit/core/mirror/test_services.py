@@ -1,4 +1,4 @@
-"""A slurmd pod under services: when a roll is told that it may go, and that it is never told so of another job."""
+"""A slurmd pod under services: when a roll may replace it, and that a roll never does while another job runs."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_two_looks_at_one_question_prove_it_for_a_while():
 class World:
     """One Slurm node with its jobs, its slurmd pod, and the mirror between them; Slurm is asked as the loop asks it.
 
-    `jobs` are those that have not ended. `noted` is what the operator told, right or wrong.
+    `jobs` are those that have not ended. `noted` are the jobs that the operator wrote on the pod, right or wrong.
     """
 
     def __init__(self, noted: str) -> None:

@@ -126,7 +126,7 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
 
 
 def is_renewal(action: MirrorAction) -> bool:
-    """A receipt that stands is written anew for as long as it stands."""
+    """A valid receipt is renewed as long as it is valid."""
     return isinstance(action, PatchPod) and not action.annotations and not action.conditions
 
 
@@ -247,7 +247,7 @@ def may_be_evicted(pod: Pod) -> bool:
 @settings(max_examples=300, deadline=None)
 @given(pod=pods.filter(lambda pod: pod is not None), course=st.lists(nodes, max_size=4), trusted=st.booleans())
 def test_while_slurm_cannot_be_read_no_pod_may_go(pod: Pod, course: list[SlurmNode | None], trusted: bool) -> None:
-    """Whatever the pod was told before: its receipt and its leave to be evicted are taken back."""
+    """Whatever was written on the pod before: its receipt, and the label that lets it be evicted, are withdrawn."""
     memory, now_s = MirrorMemory(), 1000.0
     for number, node in enumerate(course, start=1):
         now_s += 1.0

@@ -257,5 +257,5 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def world(self) -> World:
-        """All of it, judged anew."""
+        """The world, with a new verdict on each node."""
         return make_world(self.nodeset, self.nodes, self.pods, now=self.now)

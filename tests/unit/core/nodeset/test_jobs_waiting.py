@@ -32,7 +32,7 @@ def jobs(tasks: int, reason: str, *, partition: str = "gpu", state: str = "PENDI
 def found(
     *queue: JobRow, nodes: dict[str, SlurmNode] = IDLE, served: tuple[str, ...] = NAMES, own: tuple[str, ...] = NAMES
 ) -> Waiting | None:
-    """Of NodeSet `gpu`, whose nodes are in the partitions gpu and all; partition cpu has others."""
+    """The jobs that wait for NodeSet `gpu`, whose nodes are in partitions gpu and all; partition cpu has others."""
     partitions = [PartitionRow(name=name, nodes=served) for name in ("gpu", "all")]
     partitions.append(PartitionRow(name="cpu", nodes=("c1",)))
     return find_waiting(queue, partitions, nodes, {"gpu": frozenset(own)}).get("gpu")

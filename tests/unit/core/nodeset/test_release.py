@@ -125,7 +125,9 @@ def test_a_nodeset_whose_nodes_have_all_gone_is_as_wanted():
     world = make_world(nodeset, [make_node(1, annotations=RELEASED)])
     told = {each.type: each for each in make_status(world, decide_nodeset(world)).conditions}
     assert (told["Feasible"].status, told["Feasible"].reason) == ("True", "NothingWanted")
-    assert told["Feasible"].message == ("1 node: 1 is left to autoscalers; autoscalers are asked when jobs want some")
+    assert told["Feasible"].message == (
+        "1 node: 1 was idle and may be removed by autoscalers; autoscalers are asked when jobs want some"
+    )
     assert told["Ready"].status == "True"
 
 

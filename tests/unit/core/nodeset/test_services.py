@@ -36,7 +36,7 @@ def pod(number, *, nodeset=NODESET, told=JUST_NOW, token=ROLL, answer=ROLL, jobs
 
 
 def new(number):
-    """Of the present template, and available."""
+    """An available slurmd pod of the present template."""
     return make_pod(NODESET, number, annotations={names.ANNOTATION_OFFERED: offer(NODESET, node(number))})
 
 

@@ -108,7 +108,7 @@ def told(survey: Survey):
 
 
 def courses():
-    """A NodeSet, and one node after the other as it is seen anew."""
+    """A NodeSet, and then views of its nodes, one after the other."""
     return nodesets().flatmap(lambda nodeset: st.tuples(st.just(nodeset), st.lists(views(nodeset), max_size=10)))
 
 

@@ -27,6 +27,7 @@ from sunkpy.core.overview.installation import (
     OurPodSpec,
     PolicyBinding,
     Seen,
+    SharedVolume,
     SlurmFound,
     Workload,
 )
@@ -112,6 +113,7 @@ WELL = Installation(
     policies=policies("slurm-notes"),
     bindings=(binding("Deny"),),
     workloads={},
+    shared=(),
     nodes=(in_nodeset(1), in_nodeset(2), node(3)),
     heartbeats={"node-1": "2026-11-24T02:59:52Z", "node-2": "2026-11-24T03:00:02Z", "node-3": "2020-01-01T00:00:00Z"},
     nodesets=(nodeset(Condition(type="Available", status="True")),),
@@ -131,6 +133,36 @@ WELL = Installation(
 )
 
 
+BY_NFS = {"nfs": {"server": "NAS.example.com", "path": "/home"}}
+BY_CSI = {"csi": {"driver": "nfs.csi.k8s.io", "volumeAttributes": {"server": "10.0.0.9", "share": "/data"}}}
+BY_EFS = {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": "fs-1"}}
+ALL_PROTECTED = "2 NFS servers behind claims, which no pod may mount by itself"
+
+
+@pytest.mark.parametrize(
+    ("volumes", "servers", "level", "found"),
+    [
+        ([BY_NFS], [], "warning", "every pod may mount NAS.example.com (PersistentVolume pv-1)"),
+        ([BY_NFS, BY_CSI], ["nas.example.com."], "warning", "every pod may mount 10.0.0.9 (PersistentVolume pv-2)"),
+        ([BY_NFS, BY_CSI], ["nas.example.com", "10.0.0.9"], "ok", ALL_PROTECTED),
+        ([BY_NFS, BY_CSI], ["*"], "ok", ALL_PROTECTED),
+        ([BY_EFS], ["*"], "ok", "no NFS server is named by PersistentVolume pv-1"),
+    ],
+)
+def test_a_file_server_behind_a_claim_that_every_pod_may_mount_is_said(volumes, servers, level, found):
+    made = render("slurm", {"home": {"protect": {"servers": servers}}})
+    ours = [each for each in made if each["metadata"]["name"].endswith("-homes")]
+    shared = [{"metadata": {"name": f"pv-{at}"}, "spec": spec} for at, spec in enumerate(volumes, 1)]
+    facts = msgspec.structs.replace(
+        WELL,
+        policies=(*WELL.policies, *(msgspec.convert(each, AdmissionPolicy) for each in ours[:1])),
+        bindings=(*WELL.bindings, *(msgspec.convert(each, PolicyBinding) for each in ours[1:])),
+        shared=msgspec.convert(shared, tuple[SharedVolume, ...]),
+    )
+    (check,) = (each for each in diagnose(facts).checks if each.name == "file servers")
+    assert (check.level, check.found) == (level, found)
+
+
 def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
     diagnosis = diagnose(WELL)
     assert list(render_checks(diagnosis.checks)) == [
@@ -140,6 +172,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        admission policies: 1 policy, each bound; all deny",
         "ok        system classes: everybody may create pods with a system priority class: "
         "restrictCriticalPods is false",
+        "ok        file servers: slurmd pods have homes and shared folders without a claim",
         "ok        processes: 3 pods ready",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
         "ok        leaders: 1 Lease held and renewed",
@@ -364,23 +397,18 @@ def test_each_trouble_is_found_with_what_to_do(trouble):
     assert diagnosis.exit_code == (2 if level == "failed" else 1)
 
 
-@pytest.mark.parametrize(
-    ("missing", "what_to_do"),
-    [
-        ({"nodesets": ()}, "Install chart slurm with nodeSets, or give the namespace: -n."),
-        (
-            {"hooks": HooksFound()},
-            "Install chart slurm with scheduler.enabled, or ignore this if you want no scheduler.",
-        ),
-    ],
-)
-def test_what_to_set_is_a_value_of_the_chart(missing, what_to_do):
-    diagnosis = diagnose(msgspec.structs.replace(WELL, **missing))
+def test_what_to_set_is_a_value_of_the_chart():
+    diagnosis = diagnose(msgspec.structs.replace(WELL, hooks=HooksFound()))
     (check,) = [check for check in diagnosis.checks if check.level != "ok"]
-    assert check.what_to_do == what_to_do
+    assert check.what_to_do == "Install chart slurm with scheduler.enabled, or ignore this if you want no scheduler."
     value = yaml.safe_load((ROOT / "charts/slurm/values.yaml").read_text())
-    for key in re.search(r"with ([\w.]+)", what_to_do)[1].split("."):
+    for key in re.search(r"with ([\w.]+)", check.what_to_do)[1].split("."):
         value = value[key]
+
+
+def test_without_a_nodeset_the_namespace_may_be_wrong():
+    (check,) = [check for check in diagnose(msgspec.structs.replace(WELL, nodesets=())).checks if check.level != "ok"]
+    assert check.what_to_do == "Install chart slurm. If it is in another namespace, name that: -n."
 
 
 def test_a_node_that_is_lost_has_no_wrong_clock():
@@ -400,7 +428,7 @@ def test_a_pod_that_ended_and_has_a_successor_is_no_trouble(phase):
 
 @pytest.mark.parametrize(
     "field",
-    ["has_nodeset_kind", "rights", "policies", "bindings", "workloads", "nodes", "heartbeats", "nodesets",
+    ["has_nodeset_kind", "rights", "policies", "bindings", "workloads", "shared", "nodes", "heartbeats", "nodesets",
      "slurmd_pods", "processes", "leases", "hooks", "secrets", "slurm"],
 )  # fmt: skip
 def test_what_could_not_be_read_is_skipped_with_why(field):

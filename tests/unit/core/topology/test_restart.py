@@ -10,7 +10,7 @@ ENOUGH_S = Pace().start_s
 
 
 def paths(nodes: int, *, of_a_leaf: int = 16, first: int = 0) -> dict[str, tuple[str, ...]]:
-    """Of nodes in leaves, forty of them below a spine."""
+    """The path of each node. Nodes are in leaves, and forty leaves are below a spine."""
     leaves = {number: number // of_a_leaf for number in range(first, first + nodes)}
     return {f"n{number}": ("all", *switch_names((f"s{leaf // 40}", f"l{leaf}"))) for number, leaf in leaves.items()}
 

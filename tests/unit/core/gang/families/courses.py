@@ -119,7 +119,7 @@ class Course(World):
             self.enter(self.pods[uid], phase)
 
     def restart(self):
-        """The owner makes all pods anew, as another generation, if it has such."""
+        """The owner makes all pods again, as another generation if its kind has generations."""
         if any(key in GENERATIONS for pod in self.pods.values() for key in (*pod.labels, *pod.annotations)):
             self.restarts += 1
             for pod in self.pods.values():
@@ -179,7 +179,7 @@ class Course(World):
                     self._check_first_wave(snapshot, bindings)
 
     def _nobody_is_left_alone(self, snapshot, actions):
-        """Where pods run, their job holds the node, or they are told to go, or a job or one each is asked for."""
+        """If pods run, their job has the node, or they are evicted, or one job for all or one for each is requested."""
         job = snapshot.bound_job
         living = {pod.uid for pod in snapshot.pods if pod.uid in snapshot.holding}
         if job is not None and job.is_live and job.phase in HOLDING:
@@ -258,7 +258,7 @@ class Course(World):
 
 
 def _nothing_is_guessed(actions):
-    """Of a gang of which nobody can tell how large it is: what runs is covered, nobody else gets a node."""
+    """If nobody can tell how large the gang is, jobs cover its running pods, and no other pod gets a node."""
     assert not any(isinstance(action, Bind) for action in actions)
     assert all(action.pod.spec.node_name for action in actions if isinstance(action, MakeSolo))
     assert all(action.request.required_nodes for action in actions if isinstance(action, Submit))

@@ -252,13 +252,13 @@ OF_ONE = {
     "LeaderWorkerSet of one": _lws(1),
     "Ray, a head alone": _ray(0),
 }
-"""Those whose gang has one place; their owners make its pod again, as the same gang or as another generation."""
+"""Ensembles whose gang has one seat. Their owner makes its pod again, as the same gang or as another generation."""
 
 LEADER_FIRST = ("JobSet in order", "JobSet, exclusive", "LeaderWorkerSet, exclusive", "Spark")
-"""Those whose pods but the first appear when the first has a node."""
+"""Ensembles whose other pods appear when the first pod has a node."""
 
 OF_THE_LEADER = ("LeaderWorkerSet", "LeaderWorkerSet, exclusive", "LeaderWorkerSet of one")
-"""Those whose pods but the first belong to the first, and go with it."""
+"""Ensembles whose other pods belong to the first pod, and go with it."""
 
 GENERATIONS = ("jobset.sigs.k8s.io/restart-attempt", "volcano.sh/job-version")
 """Labels and annotations that a restart of all changes."""

@@ -1,4 +1,4 @@
-"""Every family through any course of events: pods that come, end and are made anew, and what Slurm does with the jobs.
+"""Every family in any course of events: pods come, end and are made again, and Slurm does what it likes with the jobs.
 
 A gang is bound whole or not at all, no pod runs without its job, and when nothing is taken away any more all run.
 """
@@ -121,7 +121,7 @@ def test_another_generation_waits_until_the_job_of_the_one_before_it_is_gone():
 
 
 ALIKE = [name for name in ENSEMBLES if "beyond" not in name and name not in OF_THE_LEADER]
-"""Those whose pods are all of one gang as they are made."""
+"""Ensembles whose pods all belong to one gang as they are made."""
 
 STATUS = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 9) | st.sampled_from(["", "Failed", "True", "2026-11-21T00:00:00Z"]),

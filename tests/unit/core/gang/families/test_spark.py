@@ -31,7 +31,7 @@ def labels(role, document, submission="one"):
 
 
 def pods_of(document, *, executors=0, submission="one"):
-    """The driver that the operator submits, and so many executors that the driver made."""
+    """The driver that the operator submits, and `executors` executors that the driver made."""
     above = owner(document)
     template = {"spec": {"containers": [{"name": "spark", "resources": PODS}]}}
     name = document["metadata"]["name"]

@@ -70,20 +70,28 @@ def test_the_first_replicas_by_index_have_the_places():
     assert gang(pods[:2], owners).is_complete is False
 
 
+BELOW_ONE = {"mode": "hard", "highestTierAllowed": 1}
+
+
+def no_tiers(field):
+    return [f"{field} is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1"]
+
+
 @pytest.mark.parametrize(
     ("topology", "told"),
-    [
-        (None, []),
-        ({"mode": "soft"}, []),
-        (
-            {"mode": "hard", "highestTierAllowed": 1},
-            ["spec.networkTopology is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1"],
-        ),
-    ],
+    [(None, []), ({"mode": "soft"}, no_tiers("spec.networkTopology")), (BELOW_ONE, no_tiers("spec.networkTopology"))],
 )
-def test_who_must_be_below_one_hyper_node_is_told_what_to_ask_for(topology, told):
+def test_who_wants_to_be_below_one_hyper_node_is_told_what_to_ask_for(topology, told):
     made = gang(*pods_of(volcano_job(networkTopology=topology)))
     assert ([str(problem) for problem in made.problems], made.refused) == (told, "")
+
+
+def test_so_is_who_wants_it_for_a_part_of_the_job():
+    document = volcano_job()
+    policy = {"totalPartitions": 3, "partitionSize": 1, "networkTopology": BELOW_ONE}
+    document["spec"]["tasks"][0]["partitionPolicy"] = policy
+    made = gang(*pods_of(document))
+    assert [str(problem) for problem in made.problems] == no_tiers("spec.tasks[].partitionPolicy.networkTopology")
 
 
 def test_tasks_that_depend_on_others_come_later_into_places_that_wait():
@@ -250,6 +258,13 @@ def test_a_pod_group_keeps_its_identity_when_it_is_made_anew():
 def test_two_names_of_groups_are_never_one_identity():
     ids = {gang([grouped("p", group)]).id for group in ("a b", "a/b", "a-b", "x" * 80, "x" * 81)}
     assert len(ids) == 5
+
+
+def test_so_is_who_wants_it_for_a_pod_group():
+    fields = {"networkTopology": BELOW_ONE, "subGroupPolicy": [{"name": "a"}, {"networkTopology": BELOW_ONE}]}
+    made = gang([grouped("p0")], (pod_group(minMember=1, **fields),))
+    told = [*no_tiers("spec.networkTopology"), *no_tiers("spec.subGroupPolicy[].networkTopology")]
+    assert [str(problem) for problem in made.problems] == told
 
 
 def test_minima_of_the_tasks_of_a_pod_group_are_kept_apart():

@@ -13,7 +13,7 @@ from tests.manifests import FURTHER, OWN, documents, expected
 
 
 def too_many(kind, number):
-    """What is said of a gang that declares so many pods."""
+    """The message about a gang that declares `number` pods."""
     text = f"{kind} declares {number} pods, and a gang has at most 4096: make several gangs, or"
     return f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster"
 

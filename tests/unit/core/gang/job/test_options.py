@@ -198,12 +198,17 @@ def test_bad_switches_say_what_to_write(text):
         ("slurmjob.slinky.slurm.net/mem-per-node", "the size of a job comes from the requests"),
         ("slurmjob.slinky.slurm.net/gres", "sunkpy.dev/gpu-type says which kind"),
         ("slurmjob.slinky.slurm.net/priority", "comes from its partition, account and QoS"),
+        ("kueue.x-k8s.io/podset-preferred-topology", "sunkpy.dev/switches"),
+        ("kai.scheduler/topology-preferred-placement", "sunkpy.dev/switches"),
+        ("kueue.x-k8s.io/podset-slice-required-topology", "sunkpy.dev/segment"),
+        ("kueue.x-k8s.io/podset-slice-required-topology-constraints", "sunkpy.dev/segment"),
     ],
 )
 def test_what_others_have_and_we_do_not_is_answered_by_name(annotation, says):
     _, (problem,) = read([{annotation: "7"}])
     assert says in problem.text
     assert not problem.fatal
+    assert read([{}, {annotation: "7"}])[1] == (problem,), "of the owner, too"
 
 
 @pytest.mark.parametrize("name", ["comment", "account", "time-limit", "switches", "on-preemption", "job-name"])

@@ -229,7 +229,7 @@ def layouts(draw, job):
 
 
 def held(job, tasks):
-    """What the job has of a node on which so many of its tasks lie: millicores, bytes and GPUs."""
+    """What the job has on a node with `tasks` of its tasks: millicores, bytes and GPUs."""
     cpus = tasks * job.cpus_per_task
     memory_mib = job.memory_mib_per_node or cpus * job.memory_mib_per_cpu
     gpus = int(job.gres_per_node.rpartition(":")[2] or 0) + tasks * int(job.gres_per_task.rpartition(":")[2] or 0)
