@@ -30,6 +30,7 @@ SlurmdParameters=config_overrides
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=10
 GresTypes=gpu,nic
+DebugFlags=Gres
 TaskPluginParam=SlurmdOffSpec
 NodeSet=feature_near_0 Feature=k8s/rack=3_x.y
 NodeSet=feature_near_1 Feature=k8s/rack=4
@@ -47,6 +48,13 @@ export SUNKPY_CONF_SERVER=localhost:$(sed -n s/^SlurmctldPort=//p /etc/slurm/slu
 touch /pod-env
 keep unshare --mount --propagation unchanged bash /pod >> /var/log/slurmd.log 2>&1 &
 """
+_GPUS_ARE_ON: Final = (1, 0, 1, 0)
+"""The socket of each GPU, by Slurm's index. Sockets have cpus 0-7 and 8-15."""
+_LOCAL: Final = ("0-7", "8-15")
+_WITH_GPUS: Final = (
+    "export SUNKPY_FAKE_GPUS=1 SUNKPY_GRES=gpu:h100:4 SUNKPY_COUNTED_GRES=nic:2 "
+    f"SUNKPY_DEVICES='{' '.join(f'GPU-{at},0000:0{at}:00.0' for at in range(4))}'\n"
+)
 _PEOPLE: Final = {"ann": 2001, "bob": 2002}
 _MACHINE: Final = "pack:2 core:4 pu:2"
 
@@ -307,6 +315,94 @@ async def test_what_an_earlier_slurmd_saw_of_the_machine_is_forgotten(real: Real
     told = len(_log(real))
     await _next_pod(real, admin, "echo '<x/>' > /var/spool/slurmd/hwloc_topo_whole.xml\n")
     assert "hwloc" not in _log(real)[told:]
+
+
+def _show_sockets(real: RealSlurm) -> str:
+    """What the kernel of such a machine says, and a variable that names the folder."""
+    sysfs = real.root / "var/sysfs"
+    for cpu in range(16):
+        topology = sysfs / f"devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True, exist_ok=True)
+        (topology / "core_siblings_list").write_text(f"{_LOCAL[cpu // 8]}\n")
+    for at, socket in enumerate(_GPUS_ARE_ON):
+        device = sysfs / f"bus/pci/devices/0000:0{at}:00.0"
+        device.mkdir(parents=True, exist_ok=True)
+        (device / "local_cpulist").write_text(f"{_LOCAL[socket]}\n")
+    return "export SUNKPY_SYS=/var/sysfs/devices/system\n"
+
+
+def _gpus(real: RealSlurm, job: int) -> list[int]:
+    """Slurm's indices of the GPUs that a job has."""
+    found = re.search(r" GRES=gpu:\w+:\d+\(IDX:([0-9,-]+)\)", _told(real, "job", str(job)))
+    assert found is not None, _told(real, "job", str(job))
+    ranges = (part.partition("-") for part in found[1].split(","))
+    return [at for first, _, last in ranges for at in range(int(first), int(last or first) + 1)]
+
+
+async def test_a_job_gets_cores_near_its_gpus(real: RealSlurm, admin: Slurm) -> None:
+    await _next_pod(real, admin, _show_sockets(real) + _WITH_GPUS)
+    assert (await admin.node(NODE)).gres == "gpu:h100:4(S:0-1),nic:2"
+    files = re.findall(r"Gres Name=gpu Type=h100 .*?File=(\S+)", _log(real))[-4:]
+    assert files == [f"/dev/sunkpy/gpu{at}" for at in range(4)], "an index is the place in the list, whatever is near"
+    records = _log(real).count("replacing the record")
+    await _next_pod(real, admin, _show_sockets(real) + _WITH_GPUS)
+    assert _log(real).count("replacing the record") == records, "it has the same record"
+    seen = set()
+    for _ in range(4):
+        job = await _submit(real, admin, "ann", "-n1", "--gres=gpu:1")
+        (gpu,), cpus = _gpus(real, job), _cpus(real, job)
+        assert {cpu // 8 for cpu in cpus} == {_GPUS_ARE_ON[gpu]}, (gpu, cpus)
+        seen.add(gpu)
+    assert seen == set(range(4))
+
+
+async def test_indices_go_on_over_the_types_whatever_is_near(real: RealSlurm, admin: Slurm) -> None:
+    types = _WITH_GPUS.replace("gpu:h100:4", "gpu:l40s:2,gpu:a100:2").replace(" GPU-2,", ";GPU-2,")
+    await _next_pod(real, admin, _show_sockets(real) + types)
+    assert (await admin.node(NODE)).gres == "gpu:l40s:2(S:0-1),gpu:a100:2(S:0-1),nic:2"
+    jobs = [await _submit(real, admin, "ann", "-n1", f"--gres=gpu:{kind}:1") for kind in ("a100", "a100", "l40s")]
+    got = [_gpus(real, job)[0] for job in jobs]
+    assert sorted(got[:2]) == [2, 3]
+    assert got[2] in (0, 1)
+    assert [{cpu // 8 for cpu in _cpus(real, job)} for job in jobs] == [{_GPUS_ARE_ON[gpu]} for gpu in got]
+
+
+@pytest.mark.parametrize(
+    ("options", "cpus", "gpus"),
+    [
+        pytest.param(("-n10", "--gres=gpu:1"), 10, 1, id="more cores than are near"),
+        pytest.param(("-n1", "--gres=gpu:4"), 2, 4, id="GPUs of both sockets and one core"),
+        pytest.param(("-n8", "--gres=gpu:2", "--gres-flags=enforce-binding"), 8, 2, id="as many as are near"),
+        pytest.param(("-n1", "--exclusive", "--gres=gpu:4"), 14, 4, id="the whole node"),
+    ],
+)
+async def test_cores_near_gpus_are_a_wish_unless_the_job_says_otherwise(
+    real: RealSlurm, admin: Slurm, options: tuple[str, ...], cpus: int, gpus: int
+) -> None:
+    await _next_pod(real, admin, _show_sockets(real) + _WITH_GPUS)
+    job = await _submit(real, admin, "ann", "-N1", *options)
+    assert (len(_cpus(real, job)), len(_gpus(real, job))) == (cpus, gpus)
+    if "--gres-flags=enforce-binding" in options:
+        assert len({cpu // 8 for cpu in _cpus(real, job)} | {_GPUS_ARE_ON[gpu] for gpu in _gpus(real, job)}) == 1
+
+
+async def test_a_job_outlives_a_slurmd_that_says_for_the_first_time_what_is_near(real: RealSlurm, admin: Slurm) -> None:
+    """Slurm keeps the record of a busy node, by which all cores are near."""
+    await _next_pod(real, admin, "")
+    await _next_pod(real, admin, _WITH_GPUS)
+    assert (await admin.node(NODE)).gres == "gpu:h100:4,nic:2"
+    gang = JobSpec(
+        name="x", comment="", script="", tasks=3, cpus_per_task=1, memory_mib_per_node=10, at_once=True,
+        gres_per_node="gres/gpu:3",
+    )  # fmt: skip
+    job = await granted(real, admin, gang)
+    held, had = _cpus(real, job), _gpus(real, job)
+    await _next_pod(real, admin, _show_sockets(real) + _WITH_GPUS)
+    node = await admin.node(NODE)
+    assert (node.is_drain, (await admin.job(job)).is_running) == (False, True), _told(real, "node", NODE)
+    assert (_cpus(real, job), _gpus(real, job)) == (held, had)
+    other = await _submit(real, admin, "bob", "-n1", "--gres=gpu:1")
+    assert set(_gpus(real, other)).isdisjoint(had)
 
 
 async def test_a_gres_beside_gpus_is_counted(real: RealSlurm, admin: Slurm) -> None:
