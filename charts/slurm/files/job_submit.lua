@@ -6,7 +6,8 @@
 -- comment too, which its owner cannot write: the scheduler trusts only that. Jobs of the scheduler's own user are
 -- recognised by their user.
 --
--- A job of people that asks for GPUs and names no memory or no cpus gets what these GPUs have of their node.
+-- A job of people that asks for GPUs and names no memory or no cpus gets what these GPUs have of their node. Where Slurm has a
+-- topology, ranks of a job of people follow it.
 --
 -- The site's own script, if there is one, is asked before, about each job. It can refuse any. Of a job that stands for pods it sees
 -- no seal, and what the pods rely on it cannot set. What it makes of jobs of people is judged below like what they asked for.
@@ -61,6 +62,17 @@ local FORGED = "a comment that starts with k8s: says that a job stands for Kuber
 -- What share-gpus keeps there of each partition: cpus and MiB for each GPU.
 local SHARES = "/var/lib/slurm/state/gpu-shares"
 local ASK_GPUS = { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }
+
+-- The chart says whether Slurm has a topology (topology.source). srun of 26.05 lays ranks along it by --distribution=block alone, and
+-- inside of sbatch its default for one task on each node is cyclic, in the order in which nodes registered. For more tasks than
+-- nodes its default is block.
+local HAS_TOPOLOGY = false
+local DISTRIBUTION = "SLURM_DISTRIBUTION"
+
+local function lay_ranks_along_topology(job_desc)
+  if not HAS_TOPOLOGY or job_desc.script == nil then return end -- only a batch job brings its environment
+  if job_desc.environment[DISTRIBUTION] == nil then job_desc.environment[DISTRIBUTION] = "block" end
+end
 
 local function is_set(value) return value ~= nil and value ~= "" and not UNSET[value] end
 
@@ -171,6 +183,7 @@ function slurm_job_submit(job_desc, partitions, submit_uid)
     if job_desc.user_id ~= scheduler then
       if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
       give_share_of_gpus(job_desc, partitions)
+      lay_ranks_along_topology(job_desc)
     end
     if not SENDS_MAIL and job_desc.mail_type > 0 and not UNSET[job_desc.mail_type] then slurm.log_user("%s", NO_MAIL) end
     return slurm.SUCCESS
