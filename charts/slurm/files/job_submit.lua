@@ -8,7 +8,8 @@
 --
 -- A person whose jobs take a quarter of slurmctld's volume gets no more jobs once that is half full.
 --
--- A job of people that asks for GPUs and names no memory or no cpus gets what these GPUs have of their node.
+-- A job of people that asks for GPUs and names no memory or no cpus gets what these GPUs have of their node. Where Slurm has a
+-- topology, ranks of a job of people follow it.
 --
 -- The site's own script, if there is one, is asked before, about each job. It can refuse any. Of a job that stands for pods it sees
 -- no seal, and what the pods rely on it cannot set. What it makes of jobs of people is judged below like what they asked for.
@@ -65,8 +66,8 @@ local FORGED = "a comment that starts with k8s: says that a job stands for Kuber
 -- slurm.jobs has the jobs that slurmctld knows, by their number as text.
 local STATE = "/var/lib/slurm/state"
 local LOOK_S = 2
-local FREE = "df -B1 --output=size,avail " .. STATE .. " 2> /dev/null"
-local FILES = "find " .. STATE .. "/hash.* -type f -printf '%s %h\\n' 2> /dev/null"
+local FREE = "timeout 2 df -B1 --output=size,avail " .. STATE .. " 2> /dev/null"
+local FILES = "timeout 5 find " .. STATE .. "/hash.* -type f -printf '%s %h\\n' 2> /dev/null"
 local TOO_MUCH = "your jobs have %d MB of scripts and environments on slurmctld's volume, which is half full: "
   .. "cancel jobs, and try again after five minutes"
 local looked_at, bytes_of, most = 0, {}, 0
@@ -100,6 +101,17 @@ end
 -- What share-gpus keeps there of each partition: cpus and MiB for each GPU.
 local SHARES = STATE .. "/gpu-shares"
 local ASK_GPUS = { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }
+
+-- The chart says whether Slurm has a topology (topology.source). srun of 26.05 lays ranks along it by --distribution=block alone, and
+-- inside of sbatch its default for one task on each node is cyclic, in the order in which nodes registered. For more tasks than
+-- nodes its default is block.
+local HAS_TOPOLOGY = false
+local DISTRIBUTION = "SLURM_DISTRIBUTION"
+
+local function lay_ranks_along_topology(job_desc)
+  if not HAS_TOPOLOGY or job_desc.script == nil then return end -- only a batch job brings its environment
+  if job_desc.environment[DISTRIBUTION] == nil then job_desc.environment[DISTRIBUTION] = "block" end
+end
 
 local function is_set(value) return value ~= nil and value ~= "" and not UNSET[value] end
 
@@ -209,9 +221,11 @@ function slurm_job_submit(job_desc, partitions, submit_uid)
   if not is_sealed then
     if job_desc.user_id ~= scheduler then
       if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
-      local bytes = too_much_of(job_desc.user_id)
-      if bytes then return refuse(DENIED, TOO_MUCH:format(bytes / 1e6)) end
+      local could_look, bytes = pcall(too_much_of, job_desc.user_id)
+      if not could_look then slurm.log_error("%s", tostring(bytes)) end
+      if could_look and bytes then return refuse(DENIED, TOO_MUCH:format(bytes / 1e6)) end
       give_share_of_gpus(job_desc, partitions)
+      lay_ranks_along_topology(job_desc)
     end
     if not SENDS_MAIL and job_desc.mail_type > 0 and not UNSET[job_desc.mail_type] then slurm.log_user("%s", NO_MAIL) end
     return slurm.SUCCESS

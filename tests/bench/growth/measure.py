@@ -213,6 +213,7 @@ class _Bench:
         all_jobs = {*jobs, *(self._pods.node_and_job_of(pod)[1] for pod in pods)}
         await self._until(lambda: all_jobs <= self._seen.known_s.keys(), "all jobs of pods are seen")
         up_s = time.monotonic() - began_s
+        first_s = min(at_s for job, at_s in self._seen.started_s.items() if job in all_jobs) - began_s
         after_job_s = [await self._job_waited_s(job) for job in jobs]
         after_pods = [self._pods_waited(group) for wave in waves for group in groups_of(wave)]
         self._end(ask, plan.jobs[0])
@@ -242,6 +243,7 @@ class _Bench:
                 bound=_STARTS_S, n=len(after_job_s), limited_by=_LIMIT,
             ),
             *bindings(what, after_pods),
+            report.observed(f"{what}: from none until the first job runs", first_s),
             report.observed(f"{what}: until all run", up_s),
             report.observed(f"{what}: most there at once", machines.most, unit=""),
             report.observed(f"{what}: from the end of the last job until none is left", down_s),

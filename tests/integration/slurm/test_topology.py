@@ -48,8 +48,9 @@ class Running:
             conf=conf + ("PartitionName=b Nodes=ALL Topology=block\n" if "block" in data.get(files.YAML, "") else "")
         )
         own = {name: text for name, text in data.items() if name.startswith("topology.")}
-        machines = msgspec.structs.replace(machines, files={**machines.files, **own}, slurmctld=keep_topology(own))
-        self.slurm = RealSlurm(folder, SUITE, machines=machines)
+        more = {**own, "job_submit.lua": data["job_submit.lua"]}
+        machines = msgspec.structs.replace(machines, files={**machines.files, **more}, slurmctld=keep_topology(own))
+        self.slurm = RealSlurm(folder, SUITE, machines=machines, people={"k8s": 2000})
         idle = ("sinfo", "--noheader", "--states=idle", "--Node", "--format=%N")
         self.wait(lambda: len(set(self.run(*idle)[1].split())) == len(NODES), "all nodes are idle")
 
@@ -58,6 +59,14 @@ class Running:
 
     def submit(self, *words: str) -> tuple[int, str]:
         return self.run("sbatch", "--parsable", "--mem=10", "--output=/dev/null", *words, "--wrap=true")
+
+    def ranks(self, *words: str, env: str = "") -> list[str]:
+        """The nodes of four tasks of one job, by their rank. `env`: a variable of who submits it."""
+        asked = ("--nodes=4", "--nodelist=n1,n2,n3,n5", "--ntasks-per-node=1", "--mem=10", "--output=/var/log/ranks")
+        script = "srun --label bash -c 'echo $SLURMD_NODENAME' 2> /dev/null | sort -n"
+        code, said = self.run("env", *filter(None, [env]), "sbatch", "--wait", *asked, *words, f"--wrap={script}")
+        assert code == 0, said
+        return [line.split()[1] for line in (self.slurm.root / "var/log/ranks").read_text().splitlines()]
 
     def write(self, name: str, text: str) -> None:
         bring(self.slurm, name, text)
@@ -161,6 +170,17 @@ def test_26_05_is_told_of_single_nodes_and_of_blocks_by_its_file(labelled: Runni
     assert "SegmentSize=2" in shown, shown
     with pytest.raises(Rejected):
         asyncio.run(labelled.tell("n4", "tree:all:s2/:s2/l3,block:b9"))
+
+
+@pytest.mark.skipif(not IS_NEW, reason="24.11 lays ranks as nodes have registered, whatever --distribution says")
+def test_ranks_in_sbatch_follow_the_leaves_if_nobody_says_otherwise(labelled: Running):
+    for node, place in PLACES.items():
+        asyncio.run(labelled.tell(node, topology_str_of(place, ["tree"])))
+    leaves = [PLACES[node].switches[-1] for node in labelled.ranks()]
+    assert len(leaves) == 4
+    assert leaves[0] == leaves[1] != leaves[2] == leaves[3]
+    as_registered = labelled.ranks("--distribution=cyclic")
+    assert labelled.ranks(env="SLURM_DISTRIBUTION=cyclic") == as_registered, "a person's own word counts"
 
 
 @pytest.mark.skipif(not IS_NEW, reason="24.11 has no record of it")

@@ -65,6 +65,13 @@ def test_a_script_of_the_site_stands_beside_the_charts_under_another_name():
     assert with_it == without
 
 
+@pytest.mark.parametrize(("topology", "has_one"), [({}, "false"), ({"source": "auto"}, "true")])
+def test_ranks_follow_the_topology_where_there_is_one(topology: dict[str, str], has_one: str):
+    values = {"topology": topology}
+    script = of_kind(render("slurm", values), "ConfigMap")["demo-slurm-config"]["data"]["job_submit.lua"]
+    assert f"local HAS_TOPOLOGY = {has_one}\n" in script
+
+
 @pytest.mark.parametrize(("program", "sends"), [("/bin/true", "false"), ("/usr/local/bin/mail", "true")])
 def test_people_are_told_that_no_mail_is_sent_where_none_is(program: str, sends: str):
     values = {"slurmConfig": {"conf": {"MailProg": program}}}
