@@ -159,7 +159,7 @@ class InstallationReader:
             heartbeats=None if heartbeats is None else {each.name: each.spec.renew_time or "" for each in heartbeats},
             nodesets=await self._listed("nodesets", paths.nodesets(self._namespace), NodeSet),
             slurmd_pods=slurmd_pods,
-            shared=await self._try("shared", self._shared(slurmd_pods or ())),
+            shared=None if slurmd_pods is None else await self._try("shared", self._shared(slurmd_pods)),
         )
 
     async def _listed(self, field: str, path: str, kind: type[U], labels: str = "") -> tuple[U, ...] | None:

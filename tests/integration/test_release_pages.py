@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from tools import oci
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(2400)]
 
 NODES: Final = 3
+CLUSTER: Final = os.environ.get("SUNKPY_CLUSTER", "sunkpy")
 PROGRAMS: Final = ("helm ", "kubectl ", "sbatch ", "squeue ", "exit", "alias ", "slurm-admin ", "sunkpy ")
 ROOTS: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 NEXT: Final = "0.1.1"
@@ -84,7 +86,7 @@ class Admin:
 @pytest.fixture
 def admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Admin]:
     """An admin with a cluster that has no image of ours, and a registry with TLS that the nodes trust."""
-    cluster = Cluster("sunkpy-release", progress=print)
+    cluster = Cluster(f"{CLUSTER}-release", progress=print)
     of_any_slot = [str(Layout(root=cluster.root, name=cluster.name, slot=slot).host_ip) for slot in range(SLOTS)]
     certificate = certificate_for(of_any_slot, tmp_path)
     trusted = tmp_path / "trusted.crt"

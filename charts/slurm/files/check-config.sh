@@ -76,10 +76,12 @@ done
   missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
   missing+=("topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size")
-# Stop if shell $1 cannot read script $2, which stands in the values as $3.
+# Stop if shell $1 cannot read script $2, which stands in the values as $3. Patterns such as @(a|b) need an option that the script
+# may set itself, which happens only when it runs.
 check_syntax() {
   local problem
   problem=$("$1" -n "$2" 2>&1) && return
+  [ "${1##*/}" != bash ] || ! "$1" -O extglob -n "$2" 2> /dev/null || return 0
   echo "${1##*/} cannot read $3:"
   problem=${problem//"${2%/*}/"/}
   echo "  ${problem//$'\n'/$'\n  '}"

@@ -33,11 +33,11 @@ dnsConfig: {searches: {{ prepend (.Values.common.podSpec.dnsConfig.searches | de
 known only where values name them. */}}
 {{- define "slurm.fileServers" -}}
 {{- $servers := list }}
-{{- range $volume := prepend (values .Values.sharedFolders) .Values.home.volume }}
-{{- $servers = concat $servers (list (dig "nfs" "server" "" $volume) (dig "csi" "volumeAttributes" "server" "" $volume)) }}
+{{- range $volume := prepend (values .Values.sharedFolders) (.Values.home.volume | default dict) }}
+{{- $servers = concat $servers (list (($volume.nfs | default dict).server) ((($volume.csi | default dict).volumeAttributes | default dict).server)) }}
 {{- end }}
 {{- $lower := list }}
-{{- range concat $servers .Values.home.protect.servers }}{{ $lower = append $lower (lower . | trimSuffix ".") }}{{ end }}
+{{- range compact (concat $servers .Values.home.protect.servers) }}{{ $lower = append $lower (lower . | trimSuffix ".") }}{{ end }}
 {{- without $lower "" | uniq | sortAlpha | toJson }}
 {{- end }}
 {{- /* Not empty: each job has a /tmp of its own. */}}

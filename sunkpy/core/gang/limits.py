@@ -100,7 +100,7 @@ def within_limits(
         gang,
         problems=(*gang.problems, Problem(text=refused, fatal=True)) if refused else gang.problems,
         one_per_node=gang.one_per_node or _must_spread(gang, apart) or bool(evenly),
-        one_domain=gang.one_domain or _domain(together),
+        one_domain=HOSTNAME if _domain(together) == HOSTNAME else gang.one_domain or _domain(together),
     )
 
 

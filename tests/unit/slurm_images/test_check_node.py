@@ -140,7 +140,6 @@ FAULTS = {
     "stale": (stale, "files: /nfs home (nfs4 of srv:/home) cannot be read"),
     "full": (full, "disk: /tmp is 96% full"),
     "inodes": (without_inodes, "disk: /tmp has used 99% of its inodes"),
-    "slow disk": (slow_disk, "disk: /tmp does not answer"),
     "memory": (
         lambda machine: machine.write("proc/meminfo", "MemTotal: 1048576 kB\n"),
         "memory: the machine has 1024 MiB, and Slurm gives away 2000",
@@ -245,6 +244,15 @@ def test_whatever_may_hang_is_asked_at_the_same_time(machine: Machine) -> None:
         answer = (machine.folder / name).read_text().removeprefix("#!/bin/bash\n")
         machine.program(name, f"#!/bin/bash\n{meet}{answer}")
     assert machine.check("--only", within_s=20) == ""
+
+
+def test_a_disk_that_is_slow_once_is_not_closed(machine: Machine) -> None:
+    """The second check finds that the first one has not ended."""
+    slow_disk(machine)
+    assert machine.check("--only") == ""
+    pid = (machine.folder / "run" / "disk-tmp.pid").read_text().strip()
+    (machine.root / "proc" / pid).mkdir(exist_ok=True)
+    assert machine.check("--only") == "sunkpy check: disk: /tmp does not answer"
 
 
 def test_before_slurmd_registers_it_only_says_what_fails(machine: Machine) -> None:

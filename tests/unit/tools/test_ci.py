@@ -43,28 +43,16 @@ def run(tmp_path):
 
 
 def test_all_of_a_run_is_on_clusters_of_its_own(run):
-    (code, first), (_, second) = run(), run()
+    code, made = run()
     assert code == 0
-    mine, others = {cluster for cluster, _, _ in first}, {cluster for cluster, _, _ in second} - {first[0][0]}
-    assert len(mine) == len(others) == 1
-    assert "sunkpy" not in mine | others, "which is that of `make demo`"
+    assert {cluster for cluster, _, _ in made} == {"ci"}, "sunkpy is that of `make demo`"
 
 
 def test_the_longest_name_of_a_cluster_can_be_used(run):
     (name, *_), *_ = run()[1]
     for suffix in SUFFIXES:
-        check_name(re.sub(r"\d+", "4194304", name) + f"-{suffix}")
+        check_name(f"{name}-{suffix}")
 
 
 def test_a_cluster_that_a_run_leaves_fails_it(run):
     assert run(leaves="upgrade")[0] == 1
-
-
-def test_clusters_of_a_run_that_was_killed_are_removed(run, tmp_path):
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    (dead, alive) = (tmp_path / "clusters" / f"ci{pid}-upgrade" for pid in (ended.pid, os.getpid()))
-    for each in (dead, alive):
-        each.mkdir(parents=True)
-    assert run()[0] == 0
-    assert (dead.exists(), alive.exists()) == (False, True)

@@ -178,8 +178,10 @@ def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAM
 
 
 def _within_domain(gang: Gang, owners: Owners) -> Gang:
-    """Return the gang, within the domain that an annotation of KAI on an owner requires."""
-    if gang.one_domain or gang.seats == 1:
+    """Return the gang, within the domain that an annotation of KAI on an owner requires. The annotation of a pod wins
+    over that of an owner.
+    """
+    if gang.one_domain or gang.seats == 1 or any(KAI_DOMAIN in pod.annotations for pod in gang.members):
         return gang
     domain = next((label for owner in owners if (label := owner.annotations.get(KAI_DOMAIN))), "")
     return msgspec.structs.replace(gang, one_domain=domain)
