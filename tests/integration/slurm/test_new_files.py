@@ -55,9 +55,9 @@ class Pod:
         """What slurmd and start-slurmd have said."""
         return log_of(self._site)
 
-    def has(self, name: str) -> str:
-        """A file of Slurm, as slurmd has it."""
-        return text_of(Path(f"/proc/self/fd/{self._spool}/conf-cache/{name}"))
+    def has(self, name: str, *, of: str = "conf-cache") -> str:
+        """A file of Slurm, as slurmd has it; of `conf-good`, as keep-slurmd has it of slurmd's last start."""
+        return text_of(Path(f"/proc/self/fd/{self._spool}/{of}/{name}"))
 
     def close(self) -> None:
         os.close(self._spool)
@@ -101,7 +101,8 @@ def test_a_slurmd_that_cannot_start_on_new_files_goes_on_with_those_that_it_had(
     name, line, words = NEW[what]
     file = site.slurm.root / "etc/slurm" / name
     before, already = text_of(file), pod.says().count(GOES_ON)
-    wait(lambda: pod.has(name) == before, timeout_s=120, what="slurmd has the file")
+    kept = lambda: pod.has("slurm.conf", of="conf-good") != "" and pod.has(name, of="conf-good") == before  # noqa: E731
+    wait(lambda: pod.has(name) == before and kept(), timeout_s=120, what="slurmd has the file, and keep-slurmd too")
     file.write_text(before + line)
     try:
         tell(site)

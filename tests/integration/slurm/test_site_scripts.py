@@ -172,7 +172,8 @@ async def test_of_a_job_of_pods_it_sees_no_seal_and_sets_nothing_that_they_rely_
     told = [line for line in (slurm.root / "var/log/slurmctld.log").read_text().splitlines() if "seen extra=" in line]
     assert told[-1].endswith("seen extra=nil")
     same = [set(_facts(_shown(slurm, job.id))) for job in (plain, odd)]
-    assert {fact.partition("=")[0] for fact in same[0] ^ same[1]} <= {"JobId", "JobName", "SubmitTime", "EligibleTime"}
+    moments = {"SubmitTime", "EligibleTime", "LastSchedEval"}
+    assert {fact.partition("=")[0] for fact in same[0] ^ same[1]} <= {"JobId", "JobName", *moments}
     assert "TimeLimit=00:07:00" in same[1], "a limit is the owner's to set, and the site's"
     if user == "ann":
         code, said = slurm.run_as("ann", "scontrol", "update", f"jobid={odd.id}", "nice=1007")
