@@ -258,10 +258,13 @@ def test_scripts_around_jobs_that_would_drain_each_node_are_refused_before_anyth
 
 
 def test_scripts_around_jobs_that_can_be_started_are_accepted(root: Path, tmp_path: Path):
-    """The interpreter of one is on a volume, and another one is none."""
+    """The interpreter of one is on a volume, that of another is no shell, and one is no script. One sets an option of
+    bash without which bash cannot read it.
+    """
     scripts = {"10-bash": "#!/bin/bash\nexit 1\n", "20-perl": "#!/usr/bin/env perl\nif ;;\n", "read.me": "if ; then\n"}
     volume = {"sharedFolders": {"/opt/site": {"nfs": {"server": "nas", "path": "/site"}}}}
     scripts["30-own"] = "#!/opt/site/bin/bash\nif\n"
+    scripts["40-patterns"] = "#!/bin/bash\nshopt -s extglob\ncase $1 in @(a|b)) exit 0 ;; esac\n"
     assert check(root, tmp_path / "config", "slurmd", _around_jobs("prolog", scripts, **volume)) == (0, "")
 
 
