@@ -24,7 +24,8 @@ Pods with `schedulerName: demo` run as Slurm jobs. This shows why a pod waits:
   kubectl describe pod POD
 
 The homes are on a claim. If an NFS server is behind it, name the server in home.protect.servers. Otherwise pods of
-other namespaces can mount it, and as root read all homes. This says which server it is:
+other namespaces can mount it, and as root read all homes. Name namespaces whose pods have to mount it, such as that of
+a provisioner, in home.protect.namespaces. This says which server it is:
 
   kubectl sunk doctor -n research    # the line "file servers"
 
