@@ -172,17 +172,6 @@ def test_26_05_is_told_of_single_nodes_and_of_blocks_by_its_file(labelled: Runni
         asyncio.run(labelled.tell("n4", "tree:all:s2/:s2/l3,block:b9"))
 
 
-@pytest.mark.skipif(not IS_NEW, reason="24.11 lays ranks as nodes have registered, whatever --distribution says")
-def test_ranks_in_sbatch_follow_the_leaves_if_nobody_says_otherwise(labelled: Running):
-    for node, place in PLACES.items():
-        asyncio.run(labelled.tell(node, topology_str_of(place, ["tree"])))
-    leaves = [PLACES[node].switches[-1] for node in labelled.ranks()]
-    assert len(leaves) == 4
-    assert leaves[0] == leaves[1] != leaves[2] == leaves[3]
-    as_registered = labelled.ranks("--distribution=cyclic")
-    assert labelled.ranks(env="SLURM_DISTRIBUTION=cyclic") == as_registered, "a person's own word counts"
-
-
 @pytest.mark.skipif(not IS_NEW, reason="24.11 has no record of it")
 def test_26_05_does_not_load_a_file_that_lacks_what_the_record_of_a_node_that_could_be_names(labelled: Running):
     """Nobody sees that record, and slurmctld would not start any more."""
@@ -230,6 +219,17 @@ def test_26_05_starts_with_nodes_in_its_file_and_the_record_of_a_node_beats_it(l
         assert labelled.submit("--nodes=5")[0] == 0
         labelled.restart()
     assert asyncio.run(labelled.record("n1")) == "tree:all:s1/:s1/l1"
+
+
+@pytest.mark.skipif(not IS_NEW, reason="24.11 lays ranks as nodes have registered, whatever --distribution says")
+def test_ranks_in_sbatch_follow_the_leaves_if_nobody_says_otherwise(labelled: Running):
+    for node, place in PLACES.items():
+        asyncio.run(labelled.tell(node, topology_str_of(place, ["tree"])))
+    leaves = [PLACES[node].switches[-1] for node in labelled.ranks()]
+    assert len(leaves) == 4
+    assert leaves[0] == leaves[1] != leaves[2] == leaves[3]
+    as_registered = labelled.ranks("--distribution=cyclic")
+    assert labelled.ranks(env="SLURM_DISTRIBUTION=cyclic") == as_registered, "a person's own word counts"
 
 
 def test_a_slurmctld_that_ends_while_it_loads_a_file_starts_with_the_one_before(labelled: Running):
