@@ -105,7 +105,7 @@ docs: $(READY) ## docs/ as a site with search, in build/site
 sizes: $(READY) ## How large parts, files, classes, functions and pages are
 	@$(BIN)/python tools/print-sizes
 
-# Its own, and those that benches have for themselves: one that was killed leaves it.
+# Its own, and those that benches and tests have for themselves: one that was killed leaves it.
 clean-cluster: $(READY) ## Remove the development cluster and all it left on this machine
 	@for each in $(CLUSTER) $(CLUSTER)-{room,devices,gitops,ha,machines,release,upgrade}; do \
 	  $(BIN)/python -m devcluster down --name $$each || exit; done

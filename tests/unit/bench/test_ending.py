@@ -43,9 +43,13 @@ def test_a_bench_that_is_told_to_end_twice_takes_its_cluster_down():
     assert (told, process.returncode) == ("down\n", 143)
 
 
-def test_clean_cluster_knows_the_clusters_that_benches_have_for_themselves():
-    sources = [file.read_text() for file in (ROOT / "tests" / "bench").rglob("*.py")]
-    own = {name for text in sources for name in re.findall(r'own_(?:stack|cluster)\("(\w+)"', text)}
+def test_clean_cluster_knows_the_clusters_that_benches_and_tests_have_for_themselves():
+    def named_in(folder: str, pattern: str) -> set[str]:
+        return {name for file in (ROOT / folder).rglob("*.py") for name in re.findall(pattern, file.read_text())}
+
+    own = named_in("tests/bench", r'own_(?:stack|cluster)\("(\w+)"') | named_in(
+        "tests", r'=\s*Cluster\(f"{CLUSTER}-(\w+)"'
+    )
     (named,) = re.findall(r"\$\(CLUSTER\)-{(.*)}", (ROOT / "Makefile").read_text())
     assert set(named.split(",")) == own | {"room"}
 
