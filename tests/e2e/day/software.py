@@ -20,9 +20,12 @@ from typing import Final
 from demo.stack import Stack
 from sunkpy.core import names
 
-PACKAGES: Final = ("libopenmpi-dev", "openmpi-bin", "parallel", "python3-mpi4py", "python3-numpy", "python3-torch")
+PACKAGES: Final = (
+    "libopenmpi-dev", "libtorch-dev", "openmpi-bin", "parallel", "pybind11-dev", "python3-dev", "python3-mpi4py",
+    "python3-numpy", "python3-torch",
+)  # fmt: skip
 PYTHON: Final = Path(__file__).with_name("python.txt")
-BUILT: Final = ("connection-pool",)
+BUILT: Final = ("connection-pool", "deepspeed")
 """Packages without a wheel. They are built here, and have only Python."""
 CACHE: Final = Path(os.environ.get("SUNKPY_CACHE", str(Path.home() / ".cache" / "sunkpy"))) / "day"
 ENV: Final = """\
@@ -30,6 +33,7 @@ S=$HOME/software
 L=$S/usr/lib/x86_64-linux-gnu
 export PATH=$S/python/bin:$S/usr/bin:$PATH PYTHONPATH=$S/python:$S/usr/lib/python3/dist-packages
 export LD_LIBRARY_PATH=$L:$S/usr/lib:$L/blas:$L/lapack:$L/openmpi/lib
+export CPLUS_INCLUDE_PATH=$S/usr/include:$S/usr/include/python3.13:$S/usr/include/x86_64-linux-gnu LIBRARY_PATH=$L
 export OPAL_PREFIX=$S/usr PMIX_PREFIX=$S/usr PRTE_PREFIX=$S/usr USE_LIBUV=0
 export PRTE_MCA_mca_base_component_path=$L/prte
 """
