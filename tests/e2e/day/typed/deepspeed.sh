@@ -30,7 +30,7 @@ hosts = [None] * dist.get_world_size()
 dist.all_gather_object(hosts, socket.gethostname())
 if dist.get_rank() == 0:
     agree = all(torch.equal(weights[0], each) for each in weights)
-    print(f"{len(hosts)} ranks on {len(set(hosts))} nodes {'agree' if agree else 'differ'}, the loss {'falls' if losses[-1] < losses[0] else 'does not fall'}")
+    print(f"{len(hosts)} ranks on {len(set(hosts))} nodes {'agree' if agree else 'differ'}, the loss {'falls' if sum(losses[-5:]) < sum(losses[:5]) else 'does not fall'}")
 END
 cat > train.job <<'END'
 #!/bin/bash
