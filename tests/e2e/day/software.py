@@ -33,7 +33,7 @@ S=$HOME/software
 L=$S/usr/lib/x86_64-linux-gnu
 export PATH=$S/python/bin:$S/usr/bin:$PATH PYTHONPATH=$S/python:$S/usr/lib/python3/dist-packages
 export LD_LIBRARY_PATH=$L:$S/usr/lib:$L/blas:$L/lapack:$L/openmpi/lib
-export CPLUS_INCLUDE_PATH=$S/usr/include:$(echo $S/usr/include/python3.*):$S/usr/include/x86_64-linux-gnu
+export CPLUS_INCLUDE_PATH=$S/usr/include:$(printf '%s:' $S/usr/include/python3.*)$S/usr/include/x86_64-linux-gnu
 export LIBRARY_PATH=$L
 export OPAL_PREFIX=$S/usr PMIX_PREFIX=$S/usr PRTE_PREFIX=$S/usr USE_LIBUV=0
 export PRTE_MCA_mca_base_component_path=$L/prte
