@@ -23,7 +23,7 @@ BESIDE ?=
 # Which tests of integration and e2e: all, unless `make test` says otherwise.
 WHICH ?=
 
-.PHONY: help demo build programs archives test long release-check release machines lint unit integration on-slurm off-slurm e2e bench \
+.PHONY: help demo build programs archives test long release-check release machines lint unit integration real-slurm on-slurm off-slurm e2e bench \
   images charts docs sizes clean-cluster clean
 
 help: ## Show this list
@@ -48,7 +48,7 @@ archives: $(READY)
 	$(BIN)/python slurm-images/build --suite sid --only slurm
 
 test: lint build ## Everything that must hold, but for `make release-check`
-	@$(MAKE) --jobs=4 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'not long'" unit on-slurm off-slurm e2e
+	@$(MAKE) --jobs=5 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'not long'" unit real-slurm on-slurm off-slurm e2e
 
 long: $(READY) ## What takes minutes: rolls under services, login pods of one's own, databases that die
 	@$(MAKE) --jobs=2 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'long and not machines'" integration e2e
@@ -75,9 +75,13 @@ unit: $(READY) ## Pure decisions, clients against recorded answers, charts and s
 integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end
 	$(BESIDE) $(PYTEST) --minutes=integration tests/integration $(WHICH)
 
-# Its two halves, which run beside each other in `make test`.
+# Its three parts, which `make test` runs side by side: our processes against Slurm's daemons, the files of charts and images
+# with those daemons, and what needs no Slurm.
+real-slurm: $(READY)
+	$(BESIDE) $(PYTEST) --minutes=real-slurm tests/integration/slurm/test_real_*.py $(WHICH)
+
 on-slurm: $(READY)
-	$(BESIDE) $(PYTEST) --minutes=on-slurm tests/integration/slurm $(WHICH)
+	$(BESIDE) $(PYTEST) --minutes=on-slurm tests/integration/slurm --ignore-glob='*/test_real_*' $(WHICH)
 
 off-slurm: $(READY)
 	$(BESIDE) $(PYTEST) --minutes=off-slurm tests/integration --ignore=tests/integration/slurm $(WHICH)
