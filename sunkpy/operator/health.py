@@ -59,8 +59,9 @@ class HealthWatch:
             del self._closing_since_s[old.name]
 
     def asks(self, node: Node, pod: Pod) -> bool:
-        """True if the syncer has to be asked whether anything runs on the node, because a repair may begin once nothing
-        does. Its answer is a write each ten seconds, so most repairs wait for a maintenance window before it is asked.
+        """True if the syncer has to be asked whether anything runs on the node: a repair may begin when nothing does.
+        While the syncer is asked, it writes an answer each ten seconds. So for a repair that waits for a maintenance
+        window it is not asked before the window.
         """
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:

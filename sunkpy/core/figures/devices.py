@@ -19,7 +19,7 @@ _LABELS: Final = ("job", "user", "account", "partition", "node", "index", "uuid"
 
 
 def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
-    """Return node → how many of its GPUs running jobs have. Jobs whose devices Slurm does not name are not counted."""
+    """Return node → how many of its GPUs jobs have. Jobs whose devices Slurm does not name are not counted."""
     found: Counter[str] = Counter()
     for job in jobs:
         for node, indices in job.devices.items():

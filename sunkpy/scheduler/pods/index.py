@@ -36,11 +36,13 @@ _FIRST_LOOK_S: Final = 15.0
 
 
 class SoloGangs:
-    """The solo gangs: gangs of one pod that left another gang, called their base. A pod was set apart if the job of its
-    base had no place for it: its base counts its seat as filled, and does not wait for another pod there. An extra pod
-    left because its base had more pods than seats; its base does not count it.
+    """The solo gangs. A solo gang has one pod, which left another gang: its base. There are two kinds:
 
-    A new leader learns from the comments of jobs which solo gangs exist, and from the pods to which base each belongs.
+    * *apart*: the job of the base had no place for the pod. The base counts the pod's seat as filled, and does not wait
+      for another pod there.
+    * *extra*: the base had more pods than seats. The base does not count the pod.
+
+    A new leader learns from the comments of jobs which solo gangs exist, and from the pods which base each of them has.
     """
 
     def __init__(self) -> None:
