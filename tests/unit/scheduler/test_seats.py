@@ -97,7 +97,5 @@ async def test_a_job_whose_members_are_all_gone_is_given_back_when_its_node_refu
         add_band(world, "leader", 0, "leader-0-again")
         world.pod_is_gone("leader-0")
         await world.until(lambda: world.cancelled == [job_id])
-        told = world.notes("FailedScheduling")
-        assert any(
-            f"node node-2 is cordoned by ann (new fan); Slurm job {job_id} is cancelled" in note for note in told
-        )
+        why = f"node node-2 is cordoned by ann (new fan); Slurm job {job_id} is cancelled"
+        await world.until(lambda: any(why in note for note in world.notes("FailedScheduling")))
