@@ -32,7 +32,9 @@ from sunkpy.kube.client import Kube
 U = TypeVar("U", bound=KubeObject)
 
 _SELECTORS: Final = tuple(f"app.kubernetes.io/name=slurm,app.kubernetes.io/component={each}" for each in COMPONENTS)
-_NONE: Final = "No CronJob makes backups: enable slurmctld.backup and accounting.backup of chart slurm, or see -n."
+_NONE: Final = (
+    "No CronJob makes backups: enable slurmctld.backup and accounting.backup of chart slurm, or name a namespace: -n."
+)
 _EVERY_S: Final = 0.5
 
 

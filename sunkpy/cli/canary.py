@@ -1,4 +1,6 @@
-"""The canary job and pod of `kubectl sunk doctor`: they only show that jobs and pods run, and are always removed."""
+"""The canary job and pod of `kubectl sunk doctor`: they only show that jobs and pods run. The pod is deleted at the
+end, and a job that has not ended is cancelled.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _SET_BY: Final = click.option(
 )
 _NODES: Final = click.argument("nodes", metavar="[NODE]...", nargs=-1)
 _SELECTOR: Final = click.option(
-    "-l", "--selector", default="", help="Act on nodes whose Kubernetes Nodes have these labels, and on those named."
+    "-l", "--selector", default="", help="Act on nodes whose Kubernetes Nodes have these labels, and on each NODE."
 )
 _TRIAL: Final = click.option(
     "--dry-run", "is_trial", is_flag=True, help="Print what the command would do, and change nothing."
@@ -114,8 +114,8 @@ def queue(access: Access, form: Form, *, watch: bool, every_s: float) -> None:
 def why_drained(access: Access, node: str, form: Form) -> None:
     """Show who has closed nodes to new jobs, since when, why, and what opens them again.
 
-    Without NODE, it shows all such nodes. NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such
-    node. 3: nothing could be read from Slurm.
+    Without NODE, it shows all such nodes. NODE is a node's name in Kubernetes or in Slurm. Exit code 1: there is no
+    such node. 3: nothing could be read from Slurm.
 
     Example: sunkpy why-drained gpu-007
     """
@@ -131,7 +131,7 @@ def why_drained(access: Access, node: str, form: Form) -> None:
 def history(access: Access, node: str, form: Form) -> None:
     """Show the history of a node: Events, conditions, health and drains; and which parts of it are not kept.
 
-    NODE is its name in Kubernetes or in Slurm. Exit code 1: there is no such node. 3: Slurm did not answer.
+    NODE is a node's name in Kubernetes or in Slurm. Exit code 1: there is no such node. 3: Slurm did not answer.
 
     Example: sunkpy history gpu-007
     """
@@ -163,10 +163,10 @@ def drain(
 ) -> None:
     """Take nodes out of service: no new job or pod starts on them. Running ones end in their own time, which is shown.
 
-    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command cordons the
-    Node, and sunkpy drains it in Slurm, too; this needs the right to patch Nodes. With --slurm, it drains the node in
-    Slurm; this needs the token of a Slurm operator, which the user of the scheduler's pod is not. Drains and cordons of
-    others stay, unless --set-by names their owners. If one NODE does not exist, none is changed. Exit code 1: a node
+    NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command cordons
+    the Node, and sunkpy drains it in Slurm, too; this needs the right to patch Nodes. With --slurm, it drains the node
+    in Slurm; this needs the token of a Slurm operator, which the user of the scheduler's pod is not. Drains and cordons
+    of others stay, unless --set-by names their owners. If one NODE does not exist, none is changed. Exit code 1: a node
     was not changed. 3: Slurm refused, or did not answer.
 
     Example: kubectl sunk drain 'rack[1-3]n[01-04]' --reason 'new switch'
@@ -199,7 +199,7 @@ def undrain(
 ) -> None:
     """Give nodes back: lift the drains and cordons that you or the people in --set-by have set, and show what remains.
 
-    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command acts in
+    NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command acts in
     Kubernetes and in Slurm. If one NODE does not exist, none is changed. Exit code 1: nothing could be lifted on a
     node. 3: Slurm refused, or did not answer.
 
@@ -221,10 +221,11 @@ def undrain(
 def verify(access: Access, nodes: tuple[str, ...], selector: str, form: Form, *, is_trial: bool) -> None:
     """Run the site's check (compute.verify of chart slurm) on nodes, and give them back if they pass.
 
-    NODE is its name in Kubernetes or in Slurm, or several in Slurm's range syntax. sunkpy drains each node; when its
-    jobs have ended, its next slurmd pod runs the check; then the node returns. At most `health.maxPercent` of a pool is
-    checked at a time. A node whose check has failed returns in the same way. Drains of others stay. This needs the
-    right to patch Nodes. Exit code 1: a node was left as it is.
+    NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. sunkpy drains each node; when
+    its jobs have ended, its next slurmd pod runs the check; if the check passes, the node returns. At most
+    `health.maxPercent` of a pool is checked at a time, but three nodes may always be. Run it also for a node whose last
+    check failed, once you have mended the node. Drains of others stay. This needs the right to patch Nodes. Exit code
+    1: a node was left as it is.
 
     Example: kubectl sunk verify 'gpu-[001-008]'
     """
@@ -345,8 +346,8 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
     """Show the backups of slurmctld's queue and of the database: the newest, how many, where, and what went wrong.
 
     `list` shows what the last run of each CronJob reported; -o wide has a row for each backup. `verify` creates a Job
-    for each CronJob, which reads the backups on the volume and the newest one in the bucket, and compares the others.
-    Exit code 1: a backup is late, missing or broken.
+    for each CronJob. The Job reads the backups on the volume and the newest one in the bucket, and compares checksums
+    of the others in the bucket. Exit code 1: a backup is late, missing or broken.
 
     Example: kubectl sunk backups verify -n slurm
     """
@@ -408,7 +409,7 @@ def completion(shell: str) -> None:
 @click.option(
     "--dashboards",
     default="",
-    help="Link to the dashboards in Grafana that begin so: https://grafana.example.com/d/NAMESPACE-RELEASE-.",
+    help="Link to the Grafana dashboards whose URLs begin with this: https://grafana.example.com/d/NAMESPACE-RELEASE-.",
 )
 @click.option(
     "--serve",

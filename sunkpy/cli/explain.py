@@ -1,9 +1,9 @@
 """`kubectl sunk explain`: explains a pod, gang, NodeSet, job or node.
 
 For pods and gangs it runs the functions with which the scheduler decides, for a NodeSet those of the operator. It reads
-with the rights of the person, so an answer never shows more than they may see. It does not ask the scheduler, and so
-works while the scheduler is down: it reads what the scheduler wrote on the pods, and asks slurmrestd about jobs if the
-person can reach it.
+Kubernetes with the person's rights. It asks slurmrestd about jobs with the person's token, or through the scheduler's
+pod if the person may run commands there. It does not ask the scheduler itself, but reads what the scheduler wrote on
+the pods, and so works while the scheduler is down.
 """
 
 from __future__ import annotations

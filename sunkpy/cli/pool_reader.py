@@ -1,6 +1,6 @@
 """Reads the pool of a Slurm cluster, as far as the person may read it, in a few parallel requests.
 
-The apiserver answers them from its cache, so a person who watches the pool causes no load on etcd.
+The apiserver answers most of them from its cache, so a person who watches the pool causes little load on etcd.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ LABEL_SLURM_NODE = PREFIX + "slurm-node"
 LABEL_TEMPLATE_HASH = PREFIX + "template-hash"
 """On slurmd Pod, by the operator. Hash of the template that the pod was made from."""
 LABEL_EVICTABLE = PREFIX + "evictable"
-"""On slurmd Pod, by the operator. The pod's Node is cordoned, and Slurm says that its node drains and runs nothing. So
-the disruption budget lets the pod be evicted.
+"""On slurmd Pod, by the operator. The pod's Node is cordoned or about to be removed, and Slurm says that the Slurm node
+is drained and runs nothing. So the disruption budget lets the pod be evicted.
 """
 ROLE_COMPUTE = "compute"
 LABEL_WANTED = PREFIX + "wanted-for"
@@ -43,8 +43,8 @@ LABEL_LOGIN = PREFIX + "login"
 """On a personal login Pod and its StatefulSet, by the chart. Name of that StatefulSet."""
 
 ANNOTATION_CORDON = PREFIX + "cordon"
-"""On slurmd Pod, by the operator. Somebody else than sunkpy cordoned the Node, so the syncer drains the Slurm node. The
-value is the reason of the cordon.
+"""On slurmd Pod, by the operator. Somebody other than sunkpy cordoned the Node, so the syncer drains the Slurm node.
+The value is the reason of the cordon.
 """
 ANNOTATION_OFFERED = PREFIX + "offered"
 """On slurmd Pod, by the operator. CPUs, memory and GPUs that the Node had when the pod was made. If the Node offers
@@ -125,7 +125,7 @@ ANNOTATION_EMPTIED = PREFIX + "emptied"
 before `kubectl uncordon`.
 """
 ANNOTATION_SLURM_DRAIN = PREFIX + "slurm-drain"
-"""On Node, by the operator. Last known reason of a drain that somebody else than sunkpy set in Slurm. It stays as long
+"""On Node, by the operator. Last known reason of a drain that somebody other than sunkpy set in Slurm. It stays as long
 as nobody can tell whether the drain is still there. Remove it by hand to forget the drain.
 """
 ANNOTATION_SLURM_REFUSED = PREFIX + "slurm-refused"
@@ -140,7 +140,7 @@ the Node. The value is the NodeSet, `<namespace>/<name>`. The Node gets no other
 
 ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 """On Node, by the operator or you. The Cluster Autoscaler does not remove this Node. The operator sets the annotation
-while the Node has a slurmd pod, unless the Slurm node is closed and idle.
+while Slurm jobs are on the Node or could start there.
 """
 ANNOTATION_KEPT_BY_KARPENTER = "karpenter.sh/do-not-disrupt"
 """On Node, by the operator or you. Karpenter does not remove this Node. The operator sets and

@@ -26,8 +26,8 @@ CONDITIONS: Final = {
     "SlurmCordon": Meaning(
         _BOTH,
         "A person, a health check or Slurm itself has set the Slurm node to DRAIN, FAIL or DOWN. The message of "
-        "the condition is Slurm's reason. The operator cordons the Node because of it, unless the reason of the "
-        "condition is `TooManyAtOnce`.",
+        "the condition is Slurm's reason. By default the operator cordons the Node because of it "
+        "(`slurmDrains.policy`), unless the reason of the condition is `TooManyAtOnce`.",
     ),
     "SlurmRunning": Meaning(
         _SLURMD,
@@ -115,8 +115,8 @@ CONDITION_REASONS: Final = {
     ),
     "TooManyAtOnce": Meaning(
         "SlurmCordon, RemovalHeld",
-        "SlurmCordon: the operator does not cordon this Node, because it has already cordoned as many Nodes "
-        "because of Slurm as a cap allows. RemovalHeld: the operator removes no slurmd pod, because more Nodes "
+        "SlurmCordon: the operator does not cordon or taint this Node, because as many Nodes are closed already "
+        "as a cap allows. RemovalHeld: the operator removes no slurmd pod, because more Nodes "
         "stopped fitting at once than a cap allows.",
     ),
     "NotReported": Meaning(
@@ -206,7 +206,7 @@ CONDITION_REASONS: Final = {
     ),
     "WaitingForSlurm": Meaning(
         "PodScheduled",
-        "The pod needs something else than a new node, or waits for a node that its NodeSet [asks "
+        "The pod needs something other than a new node, or waits for a node that its NodeSet [asks "
         "for](../tasks/growth.md#what-is-wanted). Autoscalers buy no node for this pod.",
     ),
 }
@@ -296,7 +296,7 @@ EVENTS: Final = {
     ),
     "BoundByOthers": Meaning(
         _WORKLOAD,
-        "Somebody else than the scheduler put the pod on its node (`spec.nodeName`, or a binding). The scheduler "
+        "Somebody other than the scheduler put the pod on its node (`spec.nodeName`, or a binding). The scheduler "
         "submits a job for that node. Until this job starts, Slurm may give the node to others.",
     ),
     "PreemptionByScheduler": Meaning(
@@ -398,7 +398,7 @@ EVENTS: Final = {
     "IdleCheckRefused": Meaning(
         _SLURMD,
         "Slurm refuses the job that would check the idle node (`compute.verify.idle`). The text has Slurm's "
-        "words. The syncer tries again in an hour. See [health](../tasks/health.md#while-nothing-runs-there).",
+        "words. The syncer tries again within an hour. See [health](../tasks/health.md#while-nothing-runs-there).",
     ),
     "PotentialUnknown": Meaning(
         _NODESET,
@@ -442,7 +442,11 @@ EVENTS: Final = {
         "The Node does not come back by itself: it was not cured in time, or it came back too often. The text "
         "says what to do.",
     ),
-    "SlurmUncordon": Meaning(_NODE, "The operator uncordoned the Node, because the drain in Slurm was lifted."),
+    "SlurmUncordon": Meaning(
+        _NODE,
+        "The operator uncordoned the Node, because the drain in Slurm was lifted, or because `slurmDrains.policy` is "
+        "no longer `cordon`.",
+    ),
     "PodsCreated": Meaning(_NODESET, "The operator created slurmd pods of the NodeSet. The text names them."),
     "PodAdopted": Meaning(_NODESET, "The operator took over a slurmd pod of an earlier NodeSet with the same name."),
     "PodsDraining": Meaning(

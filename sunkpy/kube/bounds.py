@@ -20,8 +20,8 @@ T = TypeVar("T", bound=KubeObject)
 MOST_OF_ALL: Final = 32 * 1024
 """The most bytes in memory of all annotations of an object together, and of all its labels."""
 MOST_OF_ONE: Final = 16 * 1024
-"""The most characters of a value; the rest is cut off. 64 groups of YuniKorn take 6,000. A cut list refuses
-its gang.
+"""The most characters of a value; the rest is cut off. 64 groups of YuniKorn take 6,000. A gang whose list of groups is
+cut is refused.
 """
 MOST_OWNERS: Final = 64
 _BESIDE_TEXT: Final = 100

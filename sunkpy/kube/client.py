@@ -78,7 +78,7 @@ class Kube:
         """Return one object, or another answer at this path, decoded as `type_`. `accept`: the form of the answer.
 
         Raises:
-            NotFound, Forbidden, Unavailable.
+            NotFound, NotServed, Forbidden, Unavailable.
             UnreadableAnswer: the answer does not look like `type_`.
         """
         answer = await self._connection.send(Request(method="GET", path=path, accept=accept))
@@ -111,7 +111,8 @@ class Kube:
 
         Raises:
             Gone: the list took so long that its resourceVersion is no longer available; begin again.
-            Unavailable: the apiserver's cache is older than `not_older_than`.
+            NotServed: the apiserver does not serve this kind.
+            Unavailable: the apiserver's cache is older than `not_older_than`, or the apiserver did not answer.
             UnreadableAnswer: one object does not look like `item_type`.
         """
         selection = paths.Selection(path, label_selector, field_selector)

@@ -46,7 +46,9 @@ Rescue = Callable[[Unreadable], T | None]
 """A function that returns the store's entry for an object that cannot be decoded; None keeps an older entry."""
 
 UntilServed = Callable[[], Awaitable[None]]
-"""A function to await when the apiserver no longer serves the collection, until it is listed again."""
+"""An async function that is called when the apiserver does not serve the collection. When it returns, the collection is
+listed again.
+"""
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.2, 10.0
 

@@ -10,5 +10,5 @@
    `asking` asks autoscalers for more nodes.
 
 The operator never asks Slurm: all that it knows of Slurm is what the syncer notes on slurmd pods. No other process of
-sunkpy writes Nodes; a person does so by `sunkpy drain`.
+sunkpy writes Nodes; a person does so by `sunkpy drain`, `undrain` and `verify`.
 """

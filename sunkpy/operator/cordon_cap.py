@@ -22,7 +22,7 @@ class CordonCap(NodeCap):
 
     def marking(self, node: Node, pod: Pod | None) -> MarkLimit:
         """Return the drain policy, and whether this Node may be cordoned or tainted; always True if Slurm has not
-        drained it. If it is, call `note` before the next await, so that it counts.
+        drained it. If the Node is then cordoned or tainted, call `note` before the next await, so that the Node counts.
         """
         is_drained = pod is not None and pod.is_condition_true(names.CONDITION_CORDON)
         return MarkLimit(policy=self._policy, has_room=self.has_room(node, pod) or not is_drained)

@@ -167,9 +167,9 @@ def group_removals(actions: Iterable[NodeSetAction]) -> dict[PodEvent, list[str]
     for action in actions:
         match action:
             case MarkPending(pod, token):
-                said = PodEvent("PodsDraining", f"to be removed ({token.cause}) once drained")
+                said = PodEvent("PodsDraining", f"will be removed ({token.cause}) once drained")
             case CancelPending(pod):
-                said = PodEvent("RemovalCancelled", "no longer to be removed")
+                said = PodEvent("RemovalCancelled", "will not be removed")
             case DeletePod(pod, why):
                 said = PodEvent("PodsDeleted", f"deleted ({why})")
             case _:

@@ -103,8 +103,8 @@ class NodeSetLoop:
 
 
 class NodeLoop:
-    """Does what is due for one Node at a time: the Node's state goes onto its slurmd pod, and back. A key is a Node's
-    name.
+    """Does what is due for one Node at a time: writes the Node's state onto its slurmd pod, and the pod's report onto
+    the Node. A key is a Node's name.
     """
 
     def __init__(

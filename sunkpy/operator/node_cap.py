@@ -18,8 +18,8 @@ _NO_CLUSTER = ""
 
 
 class NodeCap:
-    """Counts closed Nodes by Slurm cluster, and allows `max_percent` of them, but at least three. `is_closed` says what
-    counts as closed; a decision to close counts before the watch shows it.
+    """Counts closed Nodes by Slurm cluster, and allows `max_percent` of a cluster's Nodes to be closed, but at least
+    three. `is_closed` says what counts as closed; a decision to close a Node counts before the watch shows it.
     """
 
     def __init__(self, is_closed: Callable[[Node], bool], max_percent: int) -> None:

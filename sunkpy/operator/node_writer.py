@@ -55,9 +55,8 @@ class NodeWriter:
         patch contains.
 
         Returns:
-            After how many seconds to look again, because the Node had changed, or because too many Nodes are closed for
-            this
-            one to be cordoned or tainted now; else None.
+            After how many seconds to look again, because the Node had changed, or because too many Nodes are closed
+            already, so that this one was not cordoned or tainted; else None.
         """
         path = paths.node(node.name)
         try:
@@ -92,5 +91,5 @@ class NodeWriter:
             note = f"cordoned, because the node is drained in Slurm: {why}"
             await self._events.normal(node, "Node", reason="SlurmCordon", action="Cordon", note=note)
         else:
-            note = f"uncordoned, because Slurm has lifted the drain: {why}"
+            note = f"uncordoned, because no drain in Slurm asks for a cordon any more. The drain was: {why}"
             await self._events.normal(node, "Node", reason="SlurmUncordon", action="Uncordon", note=note)

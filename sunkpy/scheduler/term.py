@@ -60,7 +60,7 @@ of pods.
 """
 
 Answering = Callable[[Hooks | None], None]
-"""Called with the hooks of a leader once it can answer them, and with None when it stops leading."""
+"""A function that is called with the hooks of a leader once it can answer them, and with None when it stops leading."""
 
 
 class Term:

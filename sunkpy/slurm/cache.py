@@ -22,7 +22,9 @@ from sunkpy.slurm.errors import SlurmError
 from sunkpy.slurm.nodes import NodesSnapshot, NotModified
 
 Listener = Callable[[frozenset[str]], None]
-"""Called after each successful read with the names of nodes that came, went or changed. Must not block or raise."""
+"""A function that is called after each successful read with the names of nodes that came, went or changed. It must not
+block or raise.
+"""
 
 _FULL_READ_EACH_S = 60.0
 """Seconds between full reads. Slurm 24.11 still answers 304 after a node was deleted: only a full read shows that."""

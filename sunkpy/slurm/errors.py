@@ -1,7 +1,7 @@
 """Errors of requests to slurmrestd, classified by Slurm's error number and never by its text.
 
     SlurmError
-    ├── Unreachable    no answer, or an answer that slurmctld is away: ask again
+    ├── Unreachable    no answer, or slurmctld, slurmdbd or the API version is not there: ask again
     ├── Unauthorized   the token was refused: a person has to act
     ├── NotFound       the job or node does not exist
     ├── Busy           the node still has jobs, or the job is just changing state: ask again later
@@ -70,7 +70,9 @@ class SlurmError(Exception):
 
 
 class Unreachable(SlurmError):
-    """slurmrestd or slurmctld did not answer; the request may or may not have been carried out."""
+    """slurmrestd, slurmctld or slurmdbd did not answer, or slurmrestd lacks the API version. The request may or may not
+    have been carried out.
+    """
 
 
 class Unauthorized(SlurmError):
@@ -90,7 +92,9 @@ class AlreadyDone(SlurmError):
 
 
 class Rejected(SlurmError):
-    """Slurm understood the request and refuses it; the same request will be refused again."""
+    """Slurm understood the request and refuses it. The same request will be refused again, unless its class is
+    `LimitReached` or the state of Slurm changes.
+    """
 
 
 class LimitReached(Rejected):

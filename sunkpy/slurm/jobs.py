@@ -91,7 +91,7 @@ class JobCalls:
             import structlog
 
             log = structlog.get_logger("slurm-jobs")
-            log.warning("the nodes of a job cannot be read: ignored", job=job_id, error=why)
+            log.warning("the nodes of a job cannot be read", job=job_id, error=why)
 
     async def submit_job(self, spec: JobSpec, *, user: str = "") -> Submitted:
         """Submit a batch job. If no answer comes, the request is not sent again: after Unreachable, first look for a

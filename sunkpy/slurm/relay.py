@@ -80,12 +80,12 @@ class _Ended(NoAnswer):
 
 
 class Relay:
-    """Sends requests to slurmrestd through a command, mostly `kubectl exec`. A request starts the command if it does
-    not run.
+    """Sends requests to slurmrestd through a command, mostly `kubectl exec`. If the command does not run, the next
+    request starts it.
 
     A `Transport` uses this object both as connection and as source of tokens. `find_command` returns the command, or
-    raises LookupError with the reason why there is none; it is called again if the first command fails. `hint`: what a
-    person can do if the second command fails as well.
+    raises LookupError with the reason why there is none; it is called again whenever the command has ended. `hint`:
+    what a person can do if a request fails because the command did not start, or has ended.
     """
 
     def __init__(self, find_command: Callable[[], Awaitable[Sequence[str]]], *, hint: str = "") -> None:

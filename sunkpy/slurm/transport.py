@@ -214,7 +214,7 @@ class Transport:
             endpoint=request.label,
             http_status=status,
             text=_text(answer),
-            hint=f"slurmrestd at {self.url} does not serve {version}; is it slurmrestd {VERSIONS[-1]} or newer?",
+            hint=f"slurmrestd at {self.url} does not serve {version}; is its Slurm 24.11 or newer?",
         )
 
     async def _discover(self) -> str:

@@ -6,8 +6,8 @@
 3. A worker takes the name for one pass (`loop`). `collect` makes one view of it: the pod, the node, and how old and how
    credible Slurm's answer is.
 4. `core.mirror` decides from the view what to do. An action that cannot be undone waits for a second answer.
-5. `execute` does it: conditions on the pod and receipts, notes that its node is drained and idle; drains and deletions
-   in Slurm (`slurm_writer`). Before it writes to Slurm it reads the node once more.
+5. `execute` does it. On the pod it writes conditions and receipts (notes that the node is drained and idle); in Slurm
+   it drains and deletes nodes (`slurm_writer`). Before each write to Slurm it reads the node once more.
 
 In addition to the loop, `service_check` asks which jobs run on a node that a roll waits for. `queue_watch` reports that
 jobs wait for the nodes of a NodeSet, `growth` how many nodes jobs lack, and `outage` that Slurm does not answer.

@@ -140,7 +140,7 @@ class Collector:
             self._log.info("Slurm lists the registered nodes again")
         else:
             self._log.error(
-                "Slurm no longer lists registered nodes; nothing is changed until then. Did slurmctld lose its state?",
+                "Slurm no longer lists registered nodes; nothing changes until it does. Did slurmctld lose its state?",
                 missing=len(vanished),
                 first=vanished[:5],
             )

@@ -113,7 +113,9 @@ class Executor:
             if not isinstance(action, SetTopology):
                 raise
             self._on_refused(action.name, action.topology)
-            self._log.warning("Slurm does not take the place of a node, its file may lack it", error=str(error))
+            self._log.warning(
+                "Slurm refuses the place of a node: its topology file may lack this place", error=str(error)
+            )
             return True
         finally:
             if outcome is not WriteOutcome.WRITTEN and _is_budgeted(action):
@@ -148,7 +150,7 @@ class Executor:
             case UndrainNode(name=name):
                 await self._report(action, pod, "SlurmNodeUndrained", f"Slurm node {name} takes jobs again")
             case LiftDrain(name=name, reason=reason):
-                note = f"Slurm node {name} takes jobs again: lifted, as a rule of health.signals says: {reason}"
+                note = f"Slurm node {name} takes jobs again: a rule of health.signals lifts this drain: {reason}"
                 await self._report(action, pod, "SlurmDrainLifted", note)
             case ResumeNode(name=name, reason=reason):
                 why = reason or "without a reason"
@@ -162,7 +164,7 @@ class Executor:
                 note = f"Slurm looked for node {name} where an earlier pod was: its address is {address} now"
                 await self._report(action, pod, "SlurmNodeReaddressed", note)
             case SetTopology(name=name, topology=topology):
-                note = f"Slurm node {name} stands at {topology}" if topology else f"Slurm node {name} stands nowhere"
+                note = f"Slurm node {name} is at {topology or 'no place'} in the topology"
                 await self._report(action, None, "SlurmNodePlaced", note)
             case DeleteSlurmNode(name=name):
                 await self._report(action, None, "SlurmNodeDeleted", f"Slurm node {name} deleted: its pod is gone")

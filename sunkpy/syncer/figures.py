@@ -92,7 +92,7 @@ class TermTotals:
 
 
 ReadListener = Callable[[Read], Awaitable[None]]
-"""Called with each read, after it is rendered."""
+"""A function that is called with each read, after it is rendered."""
 
 
 class FigureFeed:
@@ -146,7 +146,7 @@ class FigureFeed:
                 await self.refresh()
             except SlurmError as error:
                 if not self._problem:
-                    self._log.warning("Slurm cannot be counted", error=str(error))
+                    self._log.warning("Slurm cannot be read for its metrics", error=str(error))
                 self._problem = str(error)
             else:
                 self._problem = ""

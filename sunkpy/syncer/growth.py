@@ -133,7 +133,7 @@ class GrowthWriter:
         """
         for job, why in now.never.items():
             if job in before.never:
-                note = f"job {job} waits, and no node more of this NodeSet helps it: {why}"
+                note = f"job {job} waits, and more nodes of this NodeSet do not help it: {why}"
                 await self._events.warning(
                     nodeset, names.NODESET_KIND, reason="CannotGrow", action="ReadSlurm", note=note
                 )
@@ -228,7 +228,7 @@ class GrowthWriter:
         except errors.NotFound:
             return
         except errors.KubeError as error:
-            self._log.warning("what jobs lack is not written", nodeset=nodeset.name, error=str(error))
+            self._log.warning("status.growth could not be written", nodeset=nodeset.name, error=str(error))
             return
         self._written[nodeset.uid] = status
 

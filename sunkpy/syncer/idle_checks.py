@@ -130,7 +130,7 @@ class IdleChecks:
         try:
             submitted = await self._slurm.submit_job(job, user=_USER)
         except Rejected as error:
-            note = f"Slurm does not take the check of {name}, which is tried again in an hour: {error}"
+            note = f"Slurm refuses the check of {name}, which is tried again within an hour: {error}"
             await self._events.warning(pod, "Pod", reason="IdleCheckRefused", action="Check", note=note)
             await self._write(pod, record_of(pod, refused(pod, str(error), self._now())))
         except SlurmError as error:
@@ -155,7 +155,7 @@ class IdleChecks:
         except (AlreadyDone, NotFound):
             return
         except SlurmError as error:
-            self._log.warning("the check of a node cannot be ended", job=job, error=str(error))
+            self._log.warning("the check of a node could not be cancelled", job=job, error=str(error))
 
     async def _write(self, pod: Pod, check: IdleCheck) -> bool:
         """Write the outcome of a check on its slurmd pod. Return whether that succeeded."""
@@ -163,6 +163,6 @@ class IdleChecks:
         try:
             await self._kube.patch(paths.status(paths.pod(*pod.key)), body)
         except errors.KubeError as error:
-            self._log.warning("how the check of a node ended is not written", node=pod.name, error=str(error))
+            self._log.warning("the outcome of a check could not be written", node=pod.name, error=str(error))
             return False
         return True

@@ -33,7 +33,7 @@ class SyncerMetrics:
         )
         self.believed = Gauge(
             "sunkpy_syncer_slurm_believed",
-            "0: Slurm's answers lack too many nodes, so the syncer writes nothing; see Event SlurmNotBelieved",
+            "0: Slurm's answers lack too many nodes, so the syncer writes nothing to Slurm; see Event SlurmNotBelieved",
             registry=registry,
         )
         self.believed.set(1)
@@ -88,8 +88,8 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "sunkpy_slurm_cache_age_seconds",
             "Seconds since the syncer's newest answer from Slurm. Below 2 is normal, below 6 in large busy "
-            "clusters. 5 s later than normal, the syncer writes nothing to Slurm; 10 s later, nothing to slurmd "
-            "pods",
+            "clusters. 5 s later than normal, the syncer writes nothing to Slurm; 10 s later, it only withdraws "
+            "receipts from slurmd pods",
             value=self._cache.age_s,
         )
         observation = self._cache.observation

@@ -27,7 +27,7 @@ from sunkpy.runtime.settings import BadSettings, TopologySettings
 _READ_EACH_S: Final = 30.0
 
 Changed = Callable[[Iterable[str]], None]
-"""Called with the Slurm nodes whose place may have changed. Must not block or raise."""
+"""A function that is called with the Slurm nodes whose place may have changed. It must not block or raise."""
 
 
 class ConfigMap(KubeObject, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ class Places:
     @staticmethod
     def sources_of(settings: TopologySettings) -> tuple[Source, ...]:
         """Return the sources that name the Node labels of a place, as far as the settings tell them; empty if places
-        come from something else than labels, or, with Kueue, if the labels are read later.
+        come from something other than labels, or, with Kueue, if the labels are read later.
 
         Raises:
             BadSettings: no source has the name in `topology.source`.
@@ -103,7 +103,7 @@ class Places:
         if settings.source == "labels":
             return (sources.of_keys(settings.levels, blocks=settings.block_labels),)
         if not (found := sources.known(settings.source)):
-            raise BadSettings(f"topology.source: there is no {settings.source!r}")
+            raise BadSettings(f"topology.source: there is no source {settings.source!r}")
         return found
 
     async def run(self) -> None:

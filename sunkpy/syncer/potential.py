@@ -93,7 +93,7 @@ class Potential:
             await self._look()
         except KubeError as error:
             self._not_before_s = self._clock() + _AGAIN_S
-            self._log.warning("Slurm is not told now of the nodes that there could be", why=str(error))
+            self._log.warning("the records of possible nodes could not be updated: tried again soon", why=str(error))
 
     async def _look(self) -> None:
         observation = self._nodes.observation

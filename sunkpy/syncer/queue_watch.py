@@ -26,8 +26,8 @@ from sunkpy.syncer.figures import Read
 
 
 class QueueWatch:
-    """Reports NodeSets for whose nodes many jobs wait. For each of them it remembers since when, and the last report.
-    `clock`: monotonic, in seconds.
+    """Reports NodeSets for whose nodes many jobs wait. For each of them it remembers since when jobs wait, and the last
+    report. `clock`: monotonic, in seconds.
     """
 
     def __init__(

@@ -9,7 +9,8 @@ from sunkpy.runtime.settings import ProcessSettings, Settings, SlurmSettings, To
 
 
 class FigureSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the figures: the metrics about the Slurm cluster. Slurm is read for them every `seconds` seconds.
+    """Settings of the figures: the metrics about the Slurm cluster. Slurm is read for them every `seconds` seconds, or
+    less often if a read takes long.
 
     `series_per_name`: the most series of each metric. `job_reads`: the most jobs that are read in full each time.
     """

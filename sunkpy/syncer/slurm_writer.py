@@ -46,7 +46,7 @@ _LOOKS_HOLD_S = 1.0
 """The greatest age, in seconds, of the first read of a list when the list is written."""
 
 Consent = Callable[[], Awaitable[bool]]
-"""Asks the apiserver, right before a write, whether its reason still holds."""
+"""A function that asks the apiserver, right before a write, whether the reason of the write still holds."""
 
 
 class WriteOutcome(enum.Enum):

@@ -91,7 +91,10 @@ class Topology:
         try:
             return files.read(self._settings.file_name, self._settings.file)
         except files.BadTopology as error:
-            self._log.warning("slurmConfig.files: it is not read again when nodes have registered", why=str(error))
+            self._log.warning(
+                "slurmConfig.files: slurmctld does not load this topology file again when nodes have registered",
+                why=str(error),
+            )
             return ()
 
     # ------------------------------------------------------------------------------------------------- single nodes
@@ -152,7 +155,7 @@ class Topology:
             try:
                 await self._look()
             except (KubeError, SlurmError) as error:
-                self._log.warning("the topology file is not kept now", why=str(error))
+                self._log.warning("the topology file could not be updated: tried again soon", why=str(error))
             await asyncio.sleep(_LOOK_EACH_S)
 
     async def _look(self) -> None:
@@ -252,7 +255,7 @@ class Topology:
             placed = files.paths_in(files.read(name, text))
             if placed and placed != self._in_file:
                 return f"slurmctld starts sooner with these nodes in it: {hostlist.describe(placed)}"
-            return "other blocks" if BLOCK in self._plugins else "the root"
+            return "the blocks have changed" if BLOCK in self._plugins else "the file has only the root of the tree"
         before, after = (
             {node: path for each in layouts for node, path in each.paths.items()}
             for layouts in (self._kept, files.read(name, text))

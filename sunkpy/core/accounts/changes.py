@@ -16,7 +16,7 @@ class MakeQos(msgspec.Struct, frozen=True, kw_only=True):
 
 class ChangeQos(msgspec.Struct, frozen=True, kw_only=True):
     """Change a QoS that sunkpy made and that differs from the values. `closes`: the values no longer have the QoS, so
-    that it takes no more jobs.
+    the change makes it take no more jobs.
     """
 
     name: str
@@ -53,7 +53,7 @@ class MakeMembership(msgspec.Struct, frozen=True, kw_only=True):
 class ChangeAssociation(msgspec.Struct, frozen=True, kw_only=True):
     """Change the parent, shares, QoS or limits of an account, or of a user in an account.
 
-    `closes`: the values no longer have the account or user, so that no more jobs are accepted.
+    `closes`: the values no longer have the account or user, so the change makes Slurm accept no more jobs there.
     """
 
     after: AssociationRecord

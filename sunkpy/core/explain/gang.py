@@ -142,7 +142,7 @@ def _beyond(facts: Facts) -> tuple[str, ...]:
 
 
 def _role(role: Role) -> str:
-    """Return one role of a gang as a line: `role worker: 1 of 3 seats have a pod, none yet: worker/[1-2]; they come
+    """Return one role of a gang as a line: `role worker: 1 of 3 seats have a pod, free: worker/[1-2]; its pods come
     when others run`. A seat is a place for one pod.
     """
     living = [member.index for member in role.members if not is_over(member.pod)]
@@ -150,13 +150,13 @@ def _role(role: Role) -> str:
     is_numbered = ANY_SEAT not in living
     count = len(taken) if is_numbered else min(len(living), role.seats)
     free = [f"{role.name}/{index}" for index in range(role.seats) if index not in taken]
-    none = f", none yet: {hostlist.compress(free)}" if is_numbered and free and role.seats > 1 else ""
+    none = f", free: {hostlist.compress(free)}" if is_numbered and free and role.seats > 1 else ""
     return f"role {role.name}: {count} of {role.seats} seats have a pod{none}; {_wave(role)}"
 
 
 def _wave(role: Role) -> str:
     if not role.first:
-        return "they come when others run"
+        return "its pods come when others run"
     return f"{'all' if role.first == role.seats else role.first} must exist before the job is submitted"
 
 

@@ -81,7 +81,7 @@ def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
     """Return the answer that the object could not be looked up. `unread`: what could not be read, and why."""
     return Explanation(
         subject=f"{kind} {name}",
-        standing="cannot be looked for",
+        standing="could not be looked up",
         lines=(Line(title="not read", texts=unread),),
         what_to_do=how_to_read(unread),
     )

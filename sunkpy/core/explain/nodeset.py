@@ -71,7 +71,7 @@ _WORDS: Final = {
     ),
     "WaitsForWindow": _Words(
         "has pods of an older template, which wait for a maintenance window",
-        "Nothing; to roll them before: kubectl sunk roll {name} now -n {namespace}",
+        "Nothing; to roll them earlier: kubectl sunk roll {name} now -n {namespace}",
     ),
     "OnDelete": _Words(
         "has pods of an older template",

@@ -183,7 +183,7 @@ PENDING_REASONS: Final = {
     "NodeDown": "a node that it needs is down",
     "Constraints": "no node that is up has what it asks for at the moment",
     "SchedDefer": "Slurm looks at it with the whole queue, and not at once",
-    "MaxMemPerLimit": "it asks for more memory than a cpu or node may be asked for",
+    "MaxMemPerLimit": "it asks for more memory per cpu or node than is allowed",
     "DeadLine": "it cannot end before its deadline",
     "ReservationInvalid": "its reservation cannot be used",
     "NvidiaImexChannels": "the IMEX channels are taken",

@@ -46,7 +46,7 @@ def _not_helped(nodeset: str, growth: GrowthStatus) -> Iterator[tuple[str, str]]
     """
     for told in growth.reason.split("; "):
         label, _, why = told.removeprefix("job ").partition(": ")
-        yield label, f"no node more of NodeSet {nodeset} helps it: {why}"
+        yield label, f"more nodes of NodeSet {nodeset} do not help it: {why}"
 
 
 def _is_of(label: str, job: int, array: int, het_job: int) -> bool:

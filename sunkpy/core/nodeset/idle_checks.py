@@ -38,7 +38,7 @@ from sunkpy.core.model.states import JobId, SlurmJob, SlurmNode, is_job_ended, i
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 
 AGAIN_AFTER: Final = timedelta(hours=1)
-"""After this time, a check that was not made is tried again."""
+"""After this time, or after the rule's own interval if that is shorter, a check that was not made is tried again."""
 _MOST_A_PASS: Final = 20
 _MOST_AT_ONCE: Final = 50
 """The most checks that run at once, in all NodeSets together. Each pass reads the job of every check, and has to end

@@ -2,9 +2,9 @@
 pods.
 
 Each NodeSet has a disruption budget that never allows an eviction, for all its pods except those labelled
-`sunkpy.dev/evictable`. A pod gets the label while its node is cordoned and Slurm says that the node drains and runs
-nothing. So `kubectl drain` works as people expect: it cordons, the cordon drains the Slurm node, and the retries of
-`kubectl drain` succeed as soon as the last job has ended.
+`sunkpy.dev/evictable`. A pod gets the label while its Node is cordoned or about to be removed, and Slurm says that the
+Slurm node is drained and runs nothing. So `kubectl drain` works as people expect: it cordons, the cordon drains the
+Slurm node, and the retries of `kubectl drain` succeed as soon as the last job has ended.
 
 Autoscalers choose Nodes by what their pods request, and a slurmd pod requests almost nothing. So the Node carries
 annotations by which autoscalers leave it alone, as long as jobs run there or could start. To set them when a job starts

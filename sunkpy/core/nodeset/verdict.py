@@ -79,7 +79,7 @@ class Trait(enum.IntEnum):
     LEAVING_LOST = enum.auto()  # its Node object is gone, or its machine is off
     TO_VERIFY = enum.auto()  # staying, and the next pod is to check the machine before slurmd starts
     IDLE = enum.auto()  # staying, open, and nothing runs there; only of a NodeSet that releases such nodes
-    OTHER_OFFER = enum.auto()  # its node offers something else than it was made for
+    OTHER_OFFER = enum.auto()  # its node offers something other than it was made for
     MARKED = enum.auto()
     ANSWERED = enum.auto()  # marked, and the syncer has said that nothing runs there
     FINISHED = enum.auto()

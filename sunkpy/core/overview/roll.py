@@ -107,7 +107,7 @@ def explain_roll(
 
 def _done(before: NodeSet, change: RollChange) -> Iterator[str]:
     if change.paused is not None:
-        yield "paused: the roll replaces no pod that is not drained yet" if change.paused else "resumed"
+        yield "paused: the roll replaces only pods that are drained already" if change.paused else "resumed"
     if change.ends_windows:
         yield "its maintenance windows are removed until the next helm upgrade"
     if change.max_unavailable is not None:

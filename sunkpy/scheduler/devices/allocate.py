@@ -46,10 +46,11 @@ from sunkpy.scheduler.pods.writer import PodWriter
 from sunkpy.slurm import Slurm
 
 Keeps = Callable[[str, JobId], str | None]
-"""Takes a Kubernetes node and a job. Returns which pod of the job, deleted by force, may still run there; None if none.
+"""A function that takes a Kubernetes node and a job. It returns which pod of the job, deleted by force, may still run
+there; None if there is none.
 """
 SlurmdOf = Callable[[str], Pod | None]
-"""Returns the slurmd pod of a Slurm node, as the watch shows it; None if there is none."""
+"""A function that returns the slurmd pod of a Slurm node, as the watch shows it; None if there is none."""
 
 
 class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):

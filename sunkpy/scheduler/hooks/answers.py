@@ -50,7 +50,7 @@ from sunkpy.slurm.errors import NotFound
 
 _LATE_STATE_S = 1.0
 _Answerer = Callable[[HookCall, Pod], Awaitable[HookAnswer]]
-"""Answers the call of a slurmd pod.
+"""A function that answers the call of a slurmd pod.
 
 Raises:
     Denied: this node may not speak for this job.

@@ -33,8 +33,8 @@ _WORKERS: Final = 8
 _ONLY_URGENT: Final = 4
 
 Learned = Callable[[JobId, SlurmJob | None, float, bool], None]
-"""Called with the ID of a job, the job (None if Slurm does not know it), the time of the request (monotonic), and
-whether the job's nodes could be read.
+"""A function that is called with the ID of a job, the job (None if Slurm does not know it), the time of the request
+(monotonic), and whether the job's nodes could be read.
 """
 
 

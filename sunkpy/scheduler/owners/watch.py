@@ -39,11 +39,14 @@ _MOST_STATUS_BYTES: Final = 65536
 _NOTHING: Final = msgspec.Raw(b"{}")
 
 OnUnreadable = Callable[[str, KubeObject, str], None]
-"""Called with the kind of an object that could not be read, the object as far as known, and the reason; must not block.
+"""A function that is called with the kind of an object that could not be read, the object as far as known, and the
+reason. It must not block.
 """
 
 OwnerListener = Callable[[Kind, Key | None], None]
-"""Called with the kind and key of an object that came, changed or went; the key is None if any of the kind may have."""
+"""A function that is called with the kind and key of an object that came, changed or went. The key is None if any
+object of the kind may have.
+"""
 
 
 @dataclass(slots=True, eq=False)

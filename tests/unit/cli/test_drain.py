@@ -166,7 +166,7 @@ async def test_who_may_not_read_the_pool_is_told_that_and_not_that_there_is_no_s
     world.api.forbidden |= {"pods", "nodes"}
     code, text = await shown(world, tmp_path, *command)
     first, *_, last = text.splitlines()
-    assert (code, first, world.api.patched) == (1, f"Node {command[1]} cannot be looked for", [])
+    assert (code, first, world.api.patched) == (1, f"Node {command[1]} could not be looked up", [])
     assert "slurmd pods: pods is forbidden" in text
     assert last.startswith("what to do      Ask an admin for the right to list nodes and pods: kubectl create ")
 

@@ -244,7 +244,7 @@ async def test_who_may_read_nothing_of_a_node_is_told_which_rights_are_missing(w
     world.api.forbidden |= {"pods", "nodes"}
     async with explainer(world, tmp_path) as found:
         told = render(await found.node("node-1"))
-    assert told.startswith("Node node-1 cannot be looked for\n")
+    assert told.startswith("Node node-1 could not be looked up\n")
     assert 'nodes: nodes is forbidden: User "ann" cannot list resource "nodes"' in told
     assert told.endswith(
         "Ask an admin for the right to list pods and nodes: "

@@ -36,7 +36,7 @@ def spec_of(world):
 async def test_the_roll_is_paused_and_resumed_with_the_command_for_the_way_back(rolling, tmp_path):
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "pause", "-n", "slurm")
     assert (code, spec_of(rolling)["paused"]) == (0, True)
-    assert "done            paused: the roll replaces no pod that is not drained yet" in text
+    assert "done            paused: the roll replaces only pods that are drained already" in text
     assert text.endswith("what to do      To go on: kubectl sunk roll gpu resume -n slurm\n")
     code, text = await shown(rolling, tmp_path, "roll", "gpu", "pause", "-n", "slurm")
     assert (code, "left as it is   the roll is paused already" in text) == (1, True)

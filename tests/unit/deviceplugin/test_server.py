@@ -176,7 +176,7 @@ async def test_a_gpu_that_nobody_has_used_yet_is_not_found_by_a_uuid(machine):
     apiserver, kubelet = Apiserver(), Kubelet(machine / "sockets")
     async with kubelet.running(), serving(apiserver, machine), kubelet.plugin() as plugin:
         put_pod(apiserver, noted=f"node-1/{unknown}")
-        with pytest.raises(grpc.aio.AioRpcError, match="0 are on this node"):
+        with pytest.raises(grpc.aio.AioRpcError, match="0 of these are on this node"):
             await plugin.allocate(1)
         put_pod(apiserver, noted="node-1/nvidia3")
         answer = await plugin.allocate(1)

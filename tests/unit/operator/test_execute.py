@@ -24,9 +24,9 @@ def test_pods_that_go_for_one_reason_are_told_together():
         CreatePod("n7", "gpu-012-007", {}),
     ]
     assert group_removals(actions) == {
-        PodEvent("PodsDraining", "to be removed (rollout) once drained"): ["gpu-012-001", "gpu-012-003"],
-        PodEvent("PodsDraining", "to be removed (scale-down) once drained"): ["gpu-012-002"],
-        PodEvent("RemovalCancelled", "no longer to be removed"): ["gpu-012-004"],
+        PodEvent("PodsDraining", "will be removed (rollout) once drained"): ["gpu-012-001", "gpu-012-003"],
+        PodEvent("PodsDraining", "will be removed (scale-down) once drained"): ["gpu-012-002"],
+        PodEvent("RemovalCancelled", "will not be removed"): ["gpu-012-004"],
         PodEvent("PodsDeleted", "deleted (drained)"): ["gpu-012-005"],
         PodEvent("PodsDeleted", "deleted (failed)"): ["gpu-012-006"],
         PodEvent("PodsDeleted", "deleted (replaced)"): ["gpu-012-008"],

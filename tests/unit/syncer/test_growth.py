@@ -262,7 +262,7 @@ async def test_a_job_that_no_node_can_help_is_told_with_an_event(pool: Pool) -> 
     (event,) = pool.api.events()
     assert (event["type"], event["reason"], event["regarding"]["name"]) == ("Warning", "CannotGrow", "gpu")
     assert event["note"] == (
-        "job 7 waits, and no node more of this NodeSet helps it: a node of this NodeSet lacks cpu: needs 16, has 8"
+        "job 7 waits, and more nodes of this NodeSet do not help it: a node of this NodeSet lacks cpu: needs 16, has 8"
     )
 
 

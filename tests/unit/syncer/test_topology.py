@@ -240,5 +240,5 @@ async def test_slinkys_annotation_is_told_as_it_is(world: World) -> None:
 
 async def test_a_source_that_nobody_knows_ends_the_syncer_with_its_name(world: World) -> None:
     say(world, source="nobody")
-    with pytest.raises(BadSettings, match=r"^topology.source: there is no 'nobody'$"):
+    with pytest.raises(BadSettings, match=r"^topology.source: there is no source 'nobody'$"):
         world.term()

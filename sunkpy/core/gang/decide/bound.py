@@ -1,7 +1,7 @@
 """Decides for a gang that has pods on nodes, while Slurm still knows the job under which they were bound.
 
 While the job holds its nodes, the pods stay, and pods of the gang without a node get the free slots of the job. A job
-loses its nodes if it is preempted, requeued, suspended or cancelled, or its time is up. Then the pods are evicted, and
+loses its nodes when it is preempted, requeued or suspended, and when it ends in any way. Then the pods are evicted, and
 a job that Slurm may start again is cancelled.
 """
 
@@ -85,8 +85,8 @@ def _leave_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> 
 
 
 def _strays(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """Return actions that make gangs of their own of the pods that are on nodes which the gang's job does not have: the
-    job gave the node up, or Slurm has forgotten a job that the pod had for itself.
+    """Return actions that give a gang of its own to each pod on a node that the gang's job does not have: the job gave
+    the node up, or Slurm has forgotten a job that the pod had for itself.
     """
     if not snapshot.is_several or not job.is_script_running or not job.nodes:
         return []

@@ -32,7 +32,9 @@ from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, 
 from sunkpy.core.placement.admission import Admission, Verdict
 
 OwnerOf = Callable[[DeviceId], ResourceClaim | None]
-"""Returns the claim that has a device; None if it is free, or belongs to a pod that is being bound now."""
+"""A function that returns the claim that has a device; None if the device is free, or belongs to a pod that is being
+bound now.
+"""
 
 
 class DeviceLack(enum.StrEnum):
@@ -285,7 +287,7 @@ def _device_at(
     if device.binding_conditions:
         late = ", ".join(device.binding_conditions)
         return _refuse(
-            DeviceLack.LATE, f"device {found} ({what}) has binding conditions ({late}), which nobody waits for here"
+            DeviceLack.LATE, f"device {found} ({what}) has binding conditions ({late}), which sunkpy does not await"
         )
     if found in given:
         return _refuse(DeviceLack.TWICE, f"device {found} stands behind two indices of Slurm, one of them {what}")

@@ -105,7 +105,7 @@ def _noted(pod: Pod, count: int, gpus: tuple[DeviceFile, ...], owners: Iterable[
     noted = devices_on(pod)
     if len(noted) != count:
         raise HandoutRefused(
-            f"{names.ANNOTATION_DEVICES} of pod {_name(pod)} names {len(noted)} devices, and it asks for {count}"
+            f"{names.ANNOTATION_DEVICES} of pod {_name(pod)} names {len(noted)} devices, and the pod asks for {count}"
         )
     for other in owners:
         if other.uid != pod.uid and not other.is_finished and (both := noted & devices_on(other)):
@@ -114,7 +114,9 @@ def _noted(pod: Pod, count: int, gpus: tuple[DeviceFile, ...], owners: Iterable[
             )
     found = tuple(gpu for gpu in gpus if any(gpu.is_called(name.rpartition("/")[2]) for name in noted))
     if len(found) != count:
-        raise HandoutRefused(f"of {', '.join(sorted(noted))} on pod {_name(pod)}, {len(found)} are on this node")
+        raise HandoutRefused(
+            f"pod {_name(pod)} has {', '.join(sorted(noted))}, and {len(found)} of these are on this node"
+        )
     return found
 
 

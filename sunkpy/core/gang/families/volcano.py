@@ -164,7 +164,7 @@ def _no_tiers(parts: Mapping[str, Sequence[_Tiered]]) -> tuple[Problem, ...]:
     """Return a problem for each place in the spec that asks for a tier of HyperNodes. `parts`: by the path to them."""
     return tuple(
         Problem(
-            text=f"{path}networkTopology is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1",
+            text=f"{path}networkTopology is not read, because Slurm knows no tiers: ask for sunkpy.dev/switches: 1",
             fatal=False,
         )
         for path, there in parts.items()

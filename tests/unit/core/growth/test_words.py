@@ -27,7 +27,7 @@ def test_a_nodeset_says_what_is_wanted_and_who_is_not_helped():
         (9, {}, [f"2 nodes more of NodeSet gpu, wanted since {SINCE}"]),
         (10, {"array": 9}, [f"2 nodes more of NodeSet gpu, wanted since {SINCE}"]),
         (13, {"het_job": 12}, [f"1 node more of NodeSet gpu, wanted since {SINCE}"]),
-        (8, {}, ["no node more of NodeSet gpu helps it: needs 200 nodes, and there can be 100"]),
+        (8, {}, ["more nodes of NodeSet gpu do not help it: needs 200 nodes, and there can be 100"]),
         (1, {}, []),
     ],
 )

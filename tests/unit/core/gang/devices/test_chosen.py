@@ -88,7 +88,7 @@ def test_each_request_gets_the_devices_behind_the_indices_of_its_job():
             node_with(["a"], bindingConditions=["Attached"]),
             Verdict.REFUSE,
             "late",
-            "device node-1/gpu-0 (gpu 0 of node node-1) has binding conditions (Attached), which nobody waits for here",
+            "device node-1/gpu-0 (gpu 0 of node node-1) has binding conditions (Attached), which sunkpy does not await",
         ),
         (
             "0",

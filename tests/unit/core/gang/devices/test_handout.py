@@ -82,9 +82,9 @@ def test_a_pod_gets_what_slurm_gave_to_its_job(pods, count, gets):
         ([pod(scheduler="default-scheduler")], 1, f"pod default/a asks for {GPU} and is not of scheduler slurm"),
         ([pod(), pod("b", scheduler="default-scheduler")], 1, "pod default/b asks for"),
         ([pod(), pod("b", "GPU-1", job="8")], 1, f"pods of several jobs wait for {GPU}: default/a, default/b"),
-        ([pod(noted="")], 1, "sunkpy.dev/devices of pod default/a names 0 devices, and it asks for 1"),
-        ([pod(noted="GPU-0 GPU-1")], 1, "sunkpy.dev/devices of pod default/a names 2 devices, and it asks for 1"),
-        ([pod(noted="GPU-9")], 1, "of node-1/GPU-9 on pod default/a, 0 are on this node"),
+        ([pod(noted="")], 1, "sunkpy.dev/devices of pod default/a names 0 devices, and the pod asks for 1"),
+        ([pod(noted="GPU-0 GPU-1")], 1, "sunkpy.dev/devices of pod default/a names 2 devices, and the pod asks for 1"),
+        ([pod(noted="GPU-9")], 1, "pod default/a has node-1/GPU-9, and 0 of these are on this node"),
         (
             [pod("b", "GPU-0", admitted=True), pod()],
             1,

@@ -74,7 +74,7 @@ BELOW_ONE = {"mode": "hard", "highestTierAllowed": 1}
 
 
 def no_tiers(field):
-    return [f"{field} is not read, for Slurm knows no tiers: ask for sunkpy.dev/switches: 1"]
+    return [f"{field} is not read, because Slurm knows no tiers: ask for sunkpy.dev/switches: 1"]
 
 
 @pytest.mark.parametrize(
