@@ -49,7 +49,7 @@ from sunkpy.core.model.objects import (
     Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.occupancy import as_much
+from sunkpy.core.placement.needs import as_much
 from sunkpy.core.placement.spreading import crowded, is_counted, labels_compared
 
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")

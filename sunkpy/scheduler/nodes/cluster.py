@@ -32,7 +32,7 @@ from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, eligible_nodes
-from sunkpy.core.placement.occupancy import taken_without_job
+from sunkpy.core.placement.needs import taken_without_job
 from sunkpy.core.placement.spreading import labels_compared
 from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths

@@ -18,7 +18,7 @@ import msgspec
 
 from sunkpy.core.gang.limits import MOST_LINES, MOST_TO_PODS, is_short
 from sunkpy.core.model.objects import Affinity, Meta, Pod, PodAffinity, PodSpec
-from sunkpy.core.placement.occupancy import as_much
+from sunkpy.core.placement.needs import as_much
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Tell
