@@ -24,7 +24,7 @@ from sunkpy.core.model.storage import Claim, Driver, FreeStorage, StorageClass, 
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common, minus
 from sunkpy.core.placement.free_storage import FreeRoom
-from sunkpy.core.placement.occupancy import taken_by_others
+from sunkpy.core.placement.needs import taken_by_others
 from sunkpy.core.placement.volumes import Storage, find_user, has_claims, within_reach
 from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths

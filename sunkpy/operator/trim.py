@@ -28,7 +28,7 @@ from sunkpy.core.model.objects import (
     Terminated,
 )
 from sunkpy.core.model.slurmd import is_slurmd
-from sunkpy.core.placement.occupancy import as_much
+from sunkpy.core.placement.needs import as_much
 from sunkpy.kube.trim import of_types, slurmd_meta
 
 _READ_CONDITIONS = frozenset({"Ready", "DisruptionTarget", *names.SLURM_CONDITIONS})

@@ -1,4 +1,4 @@
-"""The shape of the code: nothing is written twice, and tests are named after what they test.
+"""The shape of the code: nothing is written twice, a name means one thing, and tests are named after what they test.
 
 The rule on equal lines is checked for itself below, on text that breaks it.
 """
@@ -26,6 +26,10 @@ NO_MODULE = {
     "core/nodeset/test_settles.py",  # the invariant over all of core.nodeset
 }
 """Tests of core that are about more than one module."""
+
+ONE_IN_EACH_PROCESS = {"Collector", "Executor", "Term"}
+OF_BOTH_SIDES = {"Connection", "LeaseOver", "NotFound", "Request"}
+"""Types of one name whose meaning is the same in each place."""
 
 
 class Line(NamedTuple):
@@ -102,6 +106,18 @@ def test_each_test_of_core_is_named_after_a_module():
     modules = {name.replace("test_", "") for name in tests - NO_MODULE}
     assert [name for name in sorted(modules) if not _stands_for_code(name)] == []
     assert NO_MODULE - tests == set(), "exceptions that nothing needs"
+
+
+def test_a_public_type_has_a_name_of_its_own():
+    """A reader who meets a name knows what it means, wherever it is imported from."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "sunkpy").rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    twice, known = {name for name, paths in places.items() if len(paths) > 1}, ONE_IN_EACH_PROCESS | OF_BOTH_SIDES
+    assert {name: places[name] for name in twice - known} == {}
+    assert known - twice == set(), "exceptions that nothing needs"
 
 
 # ------------------------------------------------------------------------------------ the rule itself

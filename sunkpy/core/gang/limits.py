@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -48,8 +49,8 @@ from sunkpy.core.model.objects import (
     Toleration,
 )
 from sunkpy.core.placement.domains import HOSTNAME
-from sunkpy.core.placement.occupancy import as_much
-from sunkpy.core.placement.spreading import constraints_of, crowded, is_counted, labels_compared
+from sunkpy.core.placement.needs import as_much
+from sunkpy.core.placement.spreading import crowded, is_counted, labels_compared
 
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
@@ -61,6 +62,8 @@ long as the pod exists.
 """
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
+_anti_affinity: Final[_Terms] = attrgetter("anti_affinity_terms")
+_pod_affinity: Final[_Terms] = attrgetter("pod_affinity_terms")
 KAI_DOMAIN: Final = "kai.scheduler/topology-required-placement"
 DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", KAI_DOMAIN)
 """Annotations of Kueue and KAI that users set on a pod. The value is the key of a Node label. All pods of the gang
@@ -88,8 +91,8 @@ def within_limits(
     if not gang.is_sized or gang.never_queues:
         return gang
     gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
-    apart, evenly = _inner(gang, anti_affinity), _spread_evenly(gang)
-    together = [*_inner(gang, pod_affinity), *_podsets(gang)]
+    apart, evenly = _inner(gang, _anti_affinity), _spread_evenly(gang)
+    together = [*_inner(gang, _pod_affinity), *_podsets(gang)]
     by_claim = claimed.by_claim if claimed is not None else {}
     refused = _refused_devices(of_family, {*gpu_resources, *by_claim}) or refused_claims(
         of_family, claimed, gpu_resources
@@ -148,7 +151,7 @@ def explain_length(spec: PodSpec) -> str:
     containers, required = matching.containers_of(spec), matching.required_affinity(spec)
     terms = required.node_selector_terms if required is not None else ()
     node_lines = [line for term in terms for line in (*term.match_expressions, *term.match_fields)]
-    of_pods, constraints = (*anti_affinity(spec), *pod_affinity(spec)), spec.topology_spread_constraints
+    of_pods, constraints = (*spec.anti_affinity_terms, *spec.pod_affinity_terms), spec.topology_spread_constraints
     selectors = [term.label_selector for term in of_pods if term.label_selector is not None]
     others = [term.namespace_selector for term in of_pods] + [each.label_selector for each in constraints]
     lines = [*node_lines, *(line for each in (*selectors, *others) if each for line in each.match_expressions)]
@@ -213,7 +216,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         """Return surroundings that consist of these nodes and of a few pods; each look-up compares all of the pods."""
         return cls(
             nodes=nodes,
-            shutting_out=lambda _: ((term, pod.metadata, (pod,)) for pod in pods for term in anti_affinity(pod.spec)),
+            shutting_out=lambda _: (
+                (term, pod.metadata, (pod,)) for pod in pods for term in pod.spec.anti_affinity_terms
+            ),
             on_port=lambda port: (pod for pod in pods if port in host_ports_of(pod)),
             everyone=lambda: pods,
         )
@@ -244,7 +249,7 @@ def looks_around(spec: PodSpec) -> bool:
     """True if it depends on other pods which nodes a pod with this spec may use: by its affinity or anti-affinity to
     pods, its host ports, or its topology spread constraints.
     """
-    return bool(anti_affinity(spec) or pod_affinity(spec) or spec.host_ports or constraints_of(spec))
+    return bool(spec.anti_affinity_terms or spec.pod_affinity_terms or spec.host_ports or spec.hard_spread_constraints)
 
 
 def host_ports_of(pod: Pod) -> set[int]:
@@ -256,7 +261,7 @@ def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     """Return all terms by which a pod requires to be near to other pods (affinity) or away from them
     (anti-affinity).
     """
-    return anti_affinity(pod.spec) + pod_affinity(pod.spec)
+    return pod.spec.anti_affinity_terms + pod.spec.pod_affinity_terms
 
 
 TermPlace = tuple[str, tuple[str, str] | None]
@@ -306,7 +311,7 @@ def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
     for pod in pods:
         for term in terms_of(pod):
             yield from (("meant", place) for place in places_meant(term, pod.metadata))
-        for each in constraints_of(pod.spec):
+        for each in pod.spec.hard_spread_constraints:
             yield from (("meant", place) for place in _places(each.label_selector, (pod.metadata.namespace,)))
         yield from (("port", port) for port in host_ports_of(pod))
         yield from (("shut out", place) for place in places_of(pod))
@@ -319,7 +324,7 @@ def touches(pod: Pod) -> Iterator[Topic]:
     """
     yield from (("meant", place) for place in places_of(pod))
     yield from (("port", port) for port in host_ports_of(pod))
-    for term in anti_affinity(pod.spec):
+    for term in pod.spec.anti_affinity_terms:
         yield from (("shut out", place) for place in places_meant(term, pod.metadata))
 
 
@@ -339,16 +344,16 @@ def labels_asked(terms: Iterable[PodAffinityTerm]) -> Iterator[str]:
 
 def wants_to_be_alone(pods: Iterable[Pod], label: str) -> bool:
     """True if one of the pods has required anti-affinity whose topologyKey is this node label."""
-    return any(term.topology_key == label for pod in pods for term in anti_affinity(pod.spec))
+    return any(term.topology_key == label for pod in pods for term in pod.spec.anti_affinity_terms)
 
 
 def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
     """True if the nodes where one of `pods` may go can change when the pod `other` comes to a node or leaves it."""
     return (
         any(_selects(term, pod.metadata, other.metadata) for pod in pods for term in terms_of(pod))
-        or any(_selects(term, other.metadata, pod.metadata) for term in anti_affinity(other.spec) for pod in pods)
+        or any(_selects(term, other.metadata, pod.metadata) for term in other.spec.anti_affinity_terms for pod in pods)
         or any(_port_taken(pod.spec, other.spec) for pod in pods)
-        or any(is_counted(each, pod, other) for pod in pods for each in constraints_of(pod.spec))
+        or any(is_counted(each, pod, other) for pod in pods for each in pod.spec.hard_spread_constraints)
     )
 
 
@@ -361,7 +366,7 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         around: the pods on nodes.
         but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
     """
-    away, together = _unlike_terms(pods, anti_affinity), _unlike_terms(pods, pod_affinity)
+    away, together = _unlike_terms(pods, _anti_affinity), _unlike_terms(pods, _pod_affinity)
     others = _meant(around, [*away, *together], but) if away or together else []
     near = _nearness(around.nodes)
     with_ports = [pod.spec for pod in pods if pod.spec.host_ports]
@@ -385,7 +390,7 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         # The first pod of several that select each other may go anywhere.
         if there or not _selects(term, pod.metadata, pod.metadata):
             _avoid(avoided, (name for name in around.nodes if name not in there), "no pod of its affinity is there")
-    for pod in one_of_each((pod for pod in pods if constraints_of(pod.spec)), _spread_by):
+    for pod in one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by):
         there_now = (other for other in around.everyone() if other.uid not in but)
         for name, why in crowded(pod, around.nodes, there_now, is_usable=around.is_usable).items():
             _avoid(avoided, (name,), why)
@@ -398,14 +403,14 @@ def _spread_by(pod: Pod) -> tuple[object, ...]:
     """
     labels = {name: pod.labels[name] for name in labels_compared(pod) if name in pod.labels}
     where = (pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations)
-    return (constraints_of(pod.spec), labels, where)
+    return (pod.spec.hard_spread_constraints, labels, where)
 
 
 def spreads_by(pod: Pod) -> tuple[object, ...]:
     """Return a key of all that decides how the pod's topology spread constraints spread it: pods with equal keys are
     spread alike. Empty if the pod has no constraint that keeps it from nodes.
     """
-    return _spread_by(pod) if constraints_of(pod.spec) else ()
+    return _spread_by(pod) if pod.spec.hard_spread_constraints else ()
 
 
 def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], but: Container[str]) -> list[Pod]:
@@ -474,8 +479,10 @@ def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
     """
     found = []
     for role in gang.roles:
-        for pod in one_of_each((each.pod for each in role.members if constraints_of(each.pod.spec)), _spread_by):
-            for constraint in constraints_of(pod.spec):
+        for pod in one_of_each(
+            (each.pod for each in role.members if each.pod.spec.hard_spread_constraints), _spread_by
+        ):
+            for constraint in pod.spec.hard_spread_constraints:
                 others = sum(
                     each.seats - (each is role)
                     for each in gang.roles
@@ -566,22 +573,6 @@ def _port_taken(spec: PodSpec, other: PodSpec) -> int:
 def _same_port(one: ContainerPort, other: ContainerPort) -> bool:
     same_address = one.host_ip in ANY_ADDRESS or other.host_ip in ANY_ADDRESS or one.host_ip == other.host_ip
     return same_address and one.protocol == other.protocol and one.host_port == other.host_port
-
-
-def anti_affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
-    """Return the required anti-affinity terms of a spec: each says which other pods must not be near a pod with this
-    spec.
-    """
-    found = spec.affinity.pod_anti_affinity if spec.affinity else None
-    return found.required if found else ()
-
-
-def pod_affinity(spec: PodSpec) -> tuple[PodAffinityTerm, ...]:
-    """Return the required pod affinity terms of a spec: each says which other pods must be near a pod with this
-    spec.
-    """
-    found = spec.affinity.pod_affinity if spec.affinity else None
-    return found.required if found else ()
 
 
 def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Iterable[str]]:

@@ -366,6 +366,23 @@ class PodSpec(Wire, frozen=True, kw_only=True):
         running = (*self.containers, *(each for each in self.init_containers if each.is_sidecar))
         return tuple(port for container in running for port in container.ports if port.host_port)
 
+    @property
+    def anti_affinity_terms(self) -> tuple[PodAffinityTerm, ...]:
+        """The required anti-affinity terms: each says which other pods must not be near the pod."""
+        found = self.affinity.pod_anti_affinity if self.affinity else None
+        return found.required if found else ()
+
+    @property
+    def pod_affinity_terms(self) -> tuple[PodAffinityTerm, ...]:
+        """The required affinity terms for pods: each says which other pods must be near the pod."""
+        found = self.affinity.pod_affinity if self.affinity else None
+        return found.required if found else ()
+
+    @property
+    def hard_spread_constraints(self) -> tuple[SpreadConstraint, ...]:
+        """The topology spread constraints that keep the pod from some nodes (`DoNotSchedule`)."""
+        return tuple(each for each in self.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule")
+
 
 class Terminated(Wire, frozen=True, kw_only=True):
     """How a container ended. `message` is what the container left in its termination log."""

@@ -169,6 +169,21 @@ def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candida
     return frozenset(n.name for n in slurm_nodes if n.name not in own and n.features.isdisjoint(nodesets))
 
 
+def full_nodes(
+    needs: matching.Amounts, candidates: Iterable[Candidate], held: Mapping[str, matching.Amounts]
+) -> dict[str, str]:
+    """Return Slurm node → which of the `needs` it lacks, for nodes that lack one because pods with a job have it.
+
+    `held`: what such pods have, by Kubernetes node.
+    """
+    full = {}
+    for candidate in candidates:
+        taken = held.get(candidate.node.name)
+        if taken and (lacking := matching.shortfalls(needs, matching.subtracted(candidate.left, taken))):
+            full[candidate.slurm_node] = f"{lacking[0]} beside pods of other Slurm jobs, and Slurm does not count it"
+    return full
+
+
 def in_common(eligibilities: Sequence[Eligibility]) -> Eligibility | None:
     """Return the nodes that all eligibilities allow; None without any eligibility. If several refuse a node, the first
     reason is kept.

@@ -16,11 +16,6 @@ from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Node, Pod, PodSpec, SpreadConstraint
 
 
-def constraints_of(spec: PodSpec) -> tuple[SpreadConstraint, ...]:
-    """Return the pod's constraints that keep it from some nodes (`DoNotSchedule`)."""
-    return tuple(each for each in spec.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule")
-
-
 def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
     """True if the spread constraint of the pod `of` counts the pod `other`, which may be the same pod."""
     if constraint.label_selector is None or other.metadata.namespace != of.metadata.namespace:
@@ -33,7 +28,7 @@ def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
 
 def labels_compared(pod: Pod) -> Iterator[str]:
     """Yield the names of the labels by which the pod's constraints tell pods apart."""
-    for each in constraints_of(pod.spec):
+    for each in pod.spec.hard_spread_constraints:
         yield from each.match_label_keys
         yield from matching.labels_named(each.label_selector)
 
@@ -51,7 +46,7 @@ def crowded(
     """
     found: dict[str, str] = {}
     others = tuple(each for each in others if not each.is_finished and not each.is_deleting)
-    for each in constraints_of(pod.spec):
+    for each in pod.spec.hard_spread_constraints:
         for name, why in _crowded(each, pod, nodes, others, is_usable):
             found.setdefault(name, why)
     return found

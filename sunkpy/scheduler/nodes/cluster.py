@@ -15,7 +15,6 @@ from sunkpy.core.gang.access import Namespace
 from sunkpy.core.gang.limits import (
     Surroundings,
     TermPlace,
-    anti_affinity,
     avoid_nodes,
     concerns,
     depend_on,
@@ -33,7 +32,7 @@ from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility, eligible_nodes
-from sunkpy.core.placement.occupancy import taken_without_job
+from sunkpy.core.placement.needs import taken_without_job
 from sunkpy.core.placement.spreading import labels_compared
 from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths
@@ -251,7 +250,7 @@ class Cluster:
         a node, left one, or changed. Waiting pods without affinity rules of their own are concerned only if the pod has
         anti-affinity.
         """
-        is_shutting_out = bool(anti_affinity(pod.spec))
+        is_shutting_out = bool(pod.spec.anti_affinity_terms)
         if is_shutting_out:
             self._shut_out.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
         is_met = self._looking and self._looking.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))
@@ -276,7 +275,14 @@ class Cluster:
         terms = terms_of(pod)
         asked = self.neighbours.labels_asked(pod).union(labels_asked(terms), labels_compared(pod))
         labels = {name: pod.labels[name] for name in sorted(asked & pod.labels.keys())}
-        return (pod.metadata.namespace, labels, terms, anti_affinity(pod.spec), pod.spec.host_ports, spreads_by(pod))
+        return (
+            pod.metadata.namespace,
+            labels,
+            terms,
+            pod.spec.anti_affinity_terms,
+            pod.spec.host_ports,
+            spreads_by(pod),
+        )
 
     def surroundings(self, *, listed: PodsOn | None = None) -> Surroundings:
         """Return which pods are on which node, as one object for checks of affinity rules and host ports. `listed`: for

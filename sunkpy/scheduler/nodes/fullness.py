@@ -15,8 +15,8 @@ import msgspec
 
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import PodSpec
-from sunkpy.core.placement.eligibility import Candidate
-from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, uncounted
+from sunkpy.core.placement.eligibility import Candidate, full_nodes
+from sunkpy.core.placement.needs import taken_uncounted, uncounted
 from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
 from sunkpy.scheduler.nodes.candidates import Held
 

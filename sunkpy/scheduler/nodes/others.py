@@ -16,9 +16,9 @@ from typing import Final, TypeVar, cast
 import cachetools
 import msgspec
 
-from sunkpy.core.gang.limits import MOST_LINES, MOST_TO_PODS, anti_affinity, is_short
+from sunkpy.core.gang.limits import MOST_LINES, MOST_TO_PODS, is_short
 from sunkpy.core.model.objects import Affinity, Meta, Pod, PodAffinity, PodSpec
-from sunkpy.core.placement.occupancy import as_much
+from sunkpy.core.placement.needs import as_much
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer, Tell
@@ -51,7 +51,7 @@ class Cut:
         meta = pod.metadata
         container = msgspec.structs.replace(as_much(pod.spec), ports=pod.spec.host_ports[:MOST_LINES])
         # Nobody has refused it for too many of them.
-        few = PodAffinity(required=tuple(filter(is_short, anti_affinity(pod.spec)[:MOST_TO_PODS])))
+        few = PodAffinity(required=tuple(filter(is_short, pod.spec.anti_affinity_terms[:MOST_TO_PODS])))
         return Pod(
             metadata=Meta(
                 name=meta.name,

@@ -17,7 +17,6 @@ from sunkpy.core.gang.limits import (
     ShutOut,
     Surroundings,
     TermPlace,
-    anti_affinity,
     anywhere_in,
     host_ports_of,
     labels_asked,
@@ -79,7 +78,7 @@ class Neighbours:
             places = dict.fromkeys(place for pod in pods for place in places_of(pod))
             for key in dict.fromkeys(key for place in places for key in self._meaning.of(place)):
                 yield *self._terms[key], still(self._with_term.of(key))
-            yield from ((term, pod.metadata, (pod,)) for pod in further for term in anti_affinity(pod.spec))
+            yield from ((term, pod.metadata, (pod,)) for pod in further for term in pod.spec.anti_affinity_terms)
 
         def on_port(port: int) -> Iterator[Pod]:
             yield from still(self._on_port.of(port))
@@ -132,7 +131,7 @@ class Neighbours:
         self._there.put(pod.spec.node_name, pod.uid, pod)
         for port in host_ports_of(pod):
             self._on_port.put(port, pod.uid, pod)
-        for term in anti_affinity(pod.spec):
+        for term in pod.spec.anti_affinity_terms:
             key = _key(term, pod)
             self._terms[key] = (term, pod.metadata)
             self._with_term.put(key, pod.uid, pod)
@@ -143,7 +142,7 @@ class Neighbours:
         self._there.drop(pod.spec.node_name, pod.uid)
         for port in host_ports_of(pod):
             self._on_port.drop(port, pod.uid)
-        for term in anti_affinity(pod.spec):
+        for term in pod.spec.anti_affinity_terms:
             key = _key(term, pod)
             self._with_term.drop(key, pod.uid)
             if key not in self._with_term:
@@ -163,7 +162,7 @@ class Neighbours:
                 self._ask_no_more(before)
             self._on_moved(before)
         if now is not None:
-            if anti_affinity(now.spec):
+            if now.spec.anti_affinity_terms:
                 self._shutting_out.add(now.uid)
                 self._ask(now)
             self._on_moved(now)
@@ -198,7 +197,7 @@ def _asked_by(pod: Pod) -> Iterator[tuple[TermPlace, str]]:
     """Yield, for a pod on a node: each namespace from which its anti-affinity terms keep pods away (as a place), with
     each label key by which the terms select those pods.
     """
-    for term in anti_affinity(pod.spec):
+    for term in pod.spec.anti_affinity_terms:
         for namespace in {namespace for namespace, _ in places_meant(term, pod.metadata)}:
             yield from (((namespace, None), label) for label in labels_asked([term]))
 

@@ -13,8 +13,8 @@ from sunkpy.core import names
 from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.model.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.placement.eligibility import Candidate
-from sunkpy.core.placement.occupancy import full_nodes, taken_uncounted, taken_without_job
+from sunkpy.core.placement.eligibility import Candidate, full_nodes
+from sunkpy.core.placement.needs import taken_uncounted, taken_without_job
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.nodes import fullness
 from sunkpy.scheduler.nodes.candidates import Held
