@@ -122,6 +122,9 @@ def test_who_wants_few_words_in_the_log_is_accepted(root: Path, tmp_path: Path):
     assert check(root, tmp_path / "dbd", "slurmdbd", quiet) == (0, "")
 
 
+TREE: Final = {"TopologyPlugin": "topology/tree"}
+
+
 @pytest.mark.parametrize(
     ("daemon", "values", "said"),
     [
@@ -130,6 +133,16 @@ def test_who_wants_few_words_in_the_log_is_accepted(root: Path, tmp_path: Path):
         ("slurmctld", {"slurmConfig": {"conf": {"SlurmctldDebug": "error", "KilWait": 30}}}, "KilWait"),
         ("slurmctld", {"partitions": {"low": {"conf": {"MaxNode": 3}}}}, "MaxNode"),
         ("slurmctld", {"slurmConfig": {"conf": {"PreemptType": "preempt/nothing"}}}, "preempt/nothing"),
+        (
+            "slurmctld",
+            {"slurmConfig": {"conf": TREE, "files": {"topology.conf": "SwitchName=s1 Nodse=n[1-4]\n"}}},
+            "Nodse",
+        ),
+        (
+            "slurmctld",
+            {"slurmConfig": {"conf": TREE, "files": {"topology.conf": "SwitchName=s1 Switches=s2\n"}}},
+            "child (s2)",
+        ),
         ("slurmdbd", {"accounting": {"slurmdbd": {"conf": {"PurgeJobsAfter": "24month"}}}}, "PurgeJobsAfter"),
         ("slurmdbd", {"accounting": {"slurmdbd": {"conf": {"PurgeJobAfter": "2years"}}}}, "PurgeJobAfter"),
     ],
