@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -29,12 +30,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     groups = {"controller": "system:serviceaccounts:kube-system"}
     with alone(tmp_path_factory.mktemp("apiserver"), {name: name for name in RULES}, groups) as apiserver:
         for name, rules in RULES.items():
-            apiserver.make(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
-            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-            user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
-            apiserver.make(
-                f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [user]}
-            )
+            give(apiserver, name, rules)
         apiserver.make("/api/v1/namespaces", {"metadata": {"name": "gpu-operator"}})
         for namespace in ("default", "gpu-operator"):
             apiserver.make_account(namespace)
@@ -42,6 +38,15 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         apiserver.install(render("sunkpy", {"criticalNamespaces": ["gpu-operator"]}), "-critical-pods")
         assert wait_until(lambda: written(apiserver, "Pod").status_code == 403, timeout_s=60, every_s=0.5)
         yield apiserver
+
+
+def give(apiserver: Apiserver, user: str, rules: list[dict[str, list[str]]]) -> None:
+    """These rights, in all namespaces."""
+    apiserver.make(f"{RBAC}/clusterroles", {"metadata": {"name": user}, "rules": rules})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    binding = {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]}
+    apiserver.make(f"{RBAC}/clusterrolebindings", binding)
 
 
 def pod_spec(priority_class: str) -> dict[str, object]:
@@ -123,3 +128,19 @@ def test_what_was_critical_before_is_changed_as_before_and_nothing_becomes_it(ap
     plain = "/apis/apps/v1/namespaces/default/deployments/plain"
     refused = apiserver.ask("tenant", "PATCH", plain, becomes)
     assert (refused.status_code, SAYS in refused.text) == (403, True)
+
+
+def test_by_default_a_tenant_is_warned_and_makes_it_all_the_same(tmp_path: Path) -> None:
+    """So an installation of the chart keeps no other operator from making its daemons again."""
+    with alone(tmp_path, {"tenant": "tenant"}) as apiserver:
+        give(apiserver, "tenant", EDIT)
+        apiserver.make_account("default")
+        apiserver.install(render("sunkpy", {}), "-critical-pods")
+
+        def warned() -> bool:
+            made = written(apiserver, "DaemonSet")
+            assert made.is_success, made.text
+            return SAYS in made.headers.get("warning", "")
+
+        assert wait_until(warned, timeout_s=60, every_s=0.5)
+        assert "warning" not in written(apiserver, "DaemonSet", priority_class="").headers

@@ -76,6 +76,12 @@ done
   missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
   missing+=("topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size")
+case $daemon in
+  slurmctld | slurmd)
+    [[ -e /config/topology.conf || ! -e /config/topology.yaml || $("/usr/sbin/$daemon" -V) != *" 24."* ]] ||
+      missing+=("slurmConfig.files: topology.yaml needs Slurm 26.05: 24.11 reads topology.conf alone")
+    ;;
+esac
 # Stop if shell $1 cannot read script $2, which stands in the values as $3. Patterns such as @(a|b) need an option that the script
 # may set itself, which happens only when it runs.
 check_syntax() {

@@ -122,6 +122,16 @@ def test_who_wants_few_words_in_the_log_is_accepted(root: Path, tmp_path: Path):
     assert check(root, tmp_path / "dbd", "slurmdbd", quiet) == (0, "")
 
 
+TREE: Final = {"TopologyPlugin": "topology/tree"}
+UNITS: Final = """\
+- topology: default
+  cluster_default: true
+  tree:
+    switches:
+      - {switch: s1, nodes: "n[1-4]"}
+"""
+
+
 @pytest.mark.parametrize(
     ("daemon", "values", "said"),
     [
@@ -130,6 +140,22 @@ def test_who_wants_few_words_in_the_log_is_accepted(root: Path, tmp_path: Path):
         ("slurmctld", {"slurmConfig": {"conf": {"SlurmctldDebug": "error", "KilWait": 30}}}, "KilWait"),
         ("slurmctld", {"partitions": {"low": {"conf": {"MaxNode": 3}}}}, "MaxNode"),
         ("slurmctld", {"slurmConfig": {"conf": {"PreemptType": "preempt/nothing"}}}, "preempt/nothing"),
+        (
+            "slurmctld",
+            {"slurmConfig": {"conf": TREE, "files": {"topology.conf": "SwitchName=s1 Nodse=n[1-4]\n"}}},
+            "Nodse",
+        ),
+        (
+            "slurmctld",
+            {"slurmConfig": {"conf": TREE, "files": {"topology.conf": "SwitchName=s1 Switches=s2\n"}}},
+            "child (s2)",
+        ),
+        pytest.param(
+            "slurmctld",
+            {"slurmConfig": {"conf": TREE, "files": {"topology.yaml": UNITS.replace("switches:", "switchs:")}}},
+            "No switches configured",
+            marks=pytest.mark.skipif(RELEASE == "24.11", reason="reads no topology.yaml"),
+        ),
         ("slurmdbd", {"accounting": {"slurmdbd": {"conf": {"PurgeJobsAfter": "24month"}}}}, "PurgeJobsAfter"),
         ("slurmdbd", {"accounting": {"slurmdbd": {"conf": {"PurgeJobAfter": "2years"}}}}, "PurgeJobAfter"),
     ],
@@ -141,6 +167,18 @@ def test_what_slurm_cannot_work_with_is_said_in_its_words(
     assert code == 3, words
     assert words.startswith(f"{daemon} does not start on these values:\n")
     assert said in words
+
+
+@pytest.mark.parametrize("conf", [TREE, {}], ids=["with its plugin", "alone"])
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd"])
+def test_a_topology_that_this_slurm_would_not_read_is_refused_by_name(
+    root: Path, tmp_path: Path, daemon: str, conf: dict[str, str]
+):
+    """24.11 would wait a minute for a topology.conf, and then end; without the plugin it would have no topology."""
+    values = {"slurmConfig": {"conf": conf, "files": {"topology.yaml": UNITS}}}
+    code, words = check(root, tmp_path / "config", daemon, values)
+    says = "slurmConfig.files: topology.yaml needs Slurm 26.05: 24.11 reads topology.conf alone"
+    assert (code, says in words) == ((3, True) if RELEASE == "24.11" else (0, False)), words
 
 
 NOWHERE: Final = "/nowhere/ours.sh"

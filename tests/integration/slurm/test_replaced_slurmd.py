@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 import pytest
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.integration
 _BOTH: Final = "--nodelist=c1,c2 --nodes=2 --mem=100 --time=9"
 _BATCH: Final = f"cd; sbatch --parsable {_BOTH} --output=told-%j --wrap='sleep 600'"
 _ALLOCATE: Final = f"cd; salloc --no-shell {_BOTH} 2>&1 | sed -n 's/.* job allocation //p' | tail -n 1"
+_KEEP: Final = _ALLOCATE.replace("--no-shell", "--no-shell --no-kill")
 _PODS: Final = JobSpec(
     comment="k8s:chem/gang:1",
     tasks=2,
@@ -45,8 +47,9 @@ async def pods(site: Site) -> AsyncIterator[tuple[str, str]]:
 
 async def test_jobs_end_that_lost_a_node_and_those_of_pods_live_on(site: Site, pods: tuple[str, str]) -> None:
     """No step would start on the node: its slurmd does not know the jobs, and slurmctld seeks it at the old address."""
-    again, once, allocation = [await _submit(site, each) for each in (_BATCH, f"{_BATCH} --no-requeue", _ALLOCATE)]
-    everything = (again, once, allocation, *pods)
+    scripts = (_BATCH, f"{_BATCH} --no-requeue", _ALLOCATE, _KEEP)
+    again, once, *allocations = [await _submit(site, each) for each in scripts]
+    everything = (again, once, *allocations, *pods)
 
     async def run() -> bool:
         return all([" JobState=RUNNING Reason=None " in await _job(site, each) for each in everything])
@@ -59,7 +62,8 @@ async def test_jobs_end_that_lost_a_node_and_those_of_pods_live_on(site: Site, p
     async def is_over(job: str) -> bool:
         return " JobState=CANCELLED " in await _job(site, job)
 
-    await until(lambda: is_over(allocation), timeout_s=60, what="the allocation is over")
+    for each in allocations:
+        await until(partial(is_over, each), timeout_s=60, what="the allocation is over")
     # The node of this test sees the scripts on the other one.
     said = await asyncio.to_thread(site.look_for_lost, lost)
     assert set(said.splitlines()) == {
@@ -68,7 +72,7 @@ async def test_jobs_end_that_lost_a_node_and_those_of_pods_live_on(site: Site, p
     }
     assert " Restarts=1 " in await _job(site, again)
     await until(lambda: is_over(once), timeout_s=20, what="the job that may not be requeued is over")
-    for each in (again, once, allocation):
+    for each in (again, once, *allocations):
         assert f" AdminComment=the slurmd pod of {lost} was replaced" in await _job(site, each)
     for each in (again, once):
         out = site.slurm.root / f"home/ann/told-{each}"

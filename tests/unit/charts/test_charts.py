@@ -469,6 +469,14 @@ def test_slurm_gets_further_files_but_none_of_the_charts_own():
             render("slurm", {"slurmConfig": {"files": {name: "x"}}})
 
 
+@pytest.mark.parametrize("cgroup", ["auto", "disabled"])
+@pytest.mark.parametrize("name", ["cgroup.conf", "gres.conf", "job_container.conf", "namespace.yaml"])
+def test_a_file_that_another_value_decides_is_refused_also_while_the_chart_makes_none(cgroup: str, name: str):
+    values = {"slurmConfig": {"cgroup": cgroup, "files": {name: "x"}}}
+    with pytest.raises(Refused, match=f"slurmConfig.files: {name} is made by the chart"):
+        render("slurm", values)
+
+
 def test_slurmctld_runs_a_prolog_of_the_site():
     """start-slurmctld brings what it finds there to /etc/slurm, and makes each script executable."""
     script = "#!/bin/bash\ntrue\n"

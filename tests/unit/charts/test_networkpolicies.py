@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
 import pytest
+import yaml
 
-from tests.unit.charts.rendering import Manifest, of_kind, render
+from tests.unit.charts.rendering import CHARTS, Manifest, of_kind, render
 
 PARTS = (
     "slurmctld", "slurmrestd", "syncer", "scheduler", "compute", "login", "keys", "check", "uninstall",
@@ -198,6 +199,27 @@ CREDENTIALS = {
 @pytest.mark.parametrize("address", CREDENTIALS.values(), ids=CREDENTIALS)
 def test_jobs_do_not_reach_the_credentials_of_their_node(policies: list[Manifest], part: str, address: str):
     assert not any(_reach(spec, address) for spec in _of(policies, _labels(part)))
+
+
+def test_nor_do_login_pods_of_a_set_or_of_ones_own():
+    ann = {"uid": 2001, "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"]}
+    login = {"perUser": {"enabled": True, "everybody": True}, "sets": {"gpu": {}}}
+    made = list(of_kind(render("slurm", {"login": login, "users": {"people": {"ann": ann}}}), "NetworkPolicy").values())
+    for part in ("own-login", "login-set"):
+        (spec,) = _of(made, _labels(part))
+        assert [each for each in CREDENTIALS.values() if _reach(spec, each)] == []
+        assert _reach(spec, "192.0.2.1")
+
+
+def test_an_address_that_a_site_excepts_is_closed_to_jobs_as_those_of_kubelets():
+    """As the comment at networkPolicies.jobEgress says."""
+    (rule,) = yaml.safe_load((CHARTS / "slurm/values.yaml").read_text())["networkPolicies"]["jobEgress"]
+    (everywhere,) = (peer["ipBlock"] for peer in rule["to"] if peer.get("ipBlock", {}).get("cidr") == "0.0.0.0/0")
+    everywhere["except"].append("10.1.0.0/16")
+    made = list(of_kind(render("slurm", {"networkPolicies": {"jobEgress": [rule]}}), "NetworkPolicy").values())
+    for part in sorted(PEOPLE):
+        (spec,) = _of(made, _labels(part))
+        assert [_reach(spec, each) for each in ("10.1.2.3", "169.254.169.254", "10.2.0.1")] == [False, False, True]
 
 
 @pytest.mark.parametrize("part", sorted(PEOPLE))
