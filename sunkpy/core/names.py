@@ -116,6 +116,9 @@ ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"
 ANNOTATION_SHARED_TMP = PREFIX + "shared-tmp"
 """On NodeSet, by chart slurm. Name of the value that makes the jobs of a node share /tmp and /dev/shm."""
 
+ANNOTATION_SHARED_PIDS = PREFIX + "shared-pids"
+"""On NodeSet, by chart slurm. Name of the value that makes the jobs of a node share process ids."""
+
 ANNOTATION_CORDONED_BY = PREFIX + "cordoned-by"
 """On Node, by the operator. `slurm`: sunkpy set this cordon because of a drain in Slurm, and lifts it with that
 drain.

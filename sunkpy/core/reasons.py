@@ -87,6 +87,11 @@ CONDITIONS: Final = {
     "SharedTmp": Meaning(
         _NODESET, "On each node of the NodeSet, all jobs share one /tmp and one /dev/shm. The message says why."
     ),
+    "SharedPids": Meaning(
+        _NODESET,
+        "On each node of the NodeSet, a job sees the processes of other jobs of its user. The message says why, and "
+        "how to hide them.",
+    ),
     "PodScheduled": Meaning(_WORKLOAD, "The pod is bound to a node. False: the message says what the pod waits for."),
     "DisruptionTarget": Meaning(
         _WORKLOAD,
@@ -199,6 +204,11 @@ CONDITION_REASONS: Final = {
         "SharedTmp",
         "Jobs of one node share /tmp: a value of the chart wants it so, or Slurm cannot give each job its own "
         "/tmp without cgroups. The message says which.",
+    ),
+    "SharedPids": Meaning(
+        "SharedPids",
+        "Jobs of one node share process ids: `slurmConfig.privatePids` is off, as by default, or there are no cgroups. "
+        "The message says which.",
     ),
     "Unschedulable": Meaning(
         "PodScheduled",

@@ -145,6 +145,16 @@ local function default_partition(partitions)
   return ""
 end
 
+-- What srun reads in a job as the memory of its steps. A job that another job submits has that job's. 0 is all memory of the job.
+local MEMORY_OF_STEPS = { "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE" }
+
+local function give_all_memory_to_steps(job_desc)
+  if job_desc.script == nil or job_desc.environment == nil then return end -- only a batch job brings its environment
+  for _, name in ipairs(MEMORY_OF_STEPS) do
+    if job_desc.environment[name] ~= nil then job_desc.environment[name] = "0" end
+  end
+end
+
 -- As its owner would ask with --mem-per-gpu and --cpus-per-gpu.
 local function give_share_of_gpus(job_desc, partitions)
   local names_memory = is_set(job_desc.min_mem_per_node) or is_set(job_desc.min_mem_per_cpu)
@@ -153,7 +163,10 @@ local function give_share_of_gpus(job_desc, partitions)
     or is_set(job_desc.ntasks_per_node) or is_set(job_desc.ntasks_per_tres)
   if (names_memory and names_cpus) or not asks_gpus(job_desc) then return end
   local cpus, memory = shares_of(job_desc.partition or default_partition(partitions))
-  if not names_memory and memory > 0 then job_desc.mem_per_tres = string.format("gres/gpu:%d", memory) end
+  if not names_memory and memory > 0 then
+    job_desc.mem_per_tres = string.format("gres/gpu:%d", memory)
+    give_all_memory_to_steps(job_desc)
+  end
   if not names_cpus and cpus > 0 then job_desc.cpus_per_tres = string.format("gres/gpu:%d", cpus) end
 end
 

@@ -3,8 +3,8 @@
 Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck;
 the reason says which), `Feasible` (enough nodes fit; if not, which rule excludes how many nodes), and, only while they
 are True, `RemovalHeld` (too many pods would have to leave at once), `DrainTimeout` (a drain takes too long),
-`VersionSkew` (its chart does not fit this operator) and `SharedTmp` (jobs share /tmp, as its chart says). What they
-mean together is in sunkpy.core.nodeset.health.
+`VersionSkew` (its chart does not fit this operator), `SharedTmp` and `SharedPids` (jobs share /tmp or process ids, as
+its chart says). What they mean together is in sunkpy.core.nodeset.health.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def make_status(world: World, plan: Plan) -> NodeSetStatus:
 
 def _conditions(world: World, plan: Plan) -> tuple[Condition, ...]:
     found = [_available(world, plan), _progressing(world, plan), _feasible(world, plan)]
-    found += [_removal_held(world, plan), _drain_timeout(world, plan), _version_skew(world), _shared_tmp(world)]
+    found += [_removal_held(world, plan), _drain_timeout(world, plan), _version_skew(world)]
+    found += [_shared_tmp(world), _shared_pids(world)]
     kept = {condition.type: condition for condition in found if condition is not None}
     together = health(kept, waits_for_jobs=_waits_for_jobs(world, plan))
     return tuple(_with_times(world, condition) for condition in (*kept.values(), *together))
@@ -287,6 +288,18 @@ def _shared_tmp(world: World) -> Condition | None:
         return None
     message = f"the jobs of a node share /tmp and /dev/shm, because of {value[:100]}"
     return Condition(type="SharedTmp", status="True", reason="SharedTmp", message=message)
+
+
+def _shared_pids(world: World) -> Condition | None:
+    value = world.nodeset.annotations.get(names.ANNOTATION_SHARED_PIDS)
+    if not value:
+        return None
+    message = (
+        f"the jobs of a node share process ids, because of {value[:100]}: each job sees the processes of its user's "
+        "other jobs there. slurmConfig.privatePids: true hides them. It needs slurmConfig.cgroup: auto, cgroup v2 and "
+        "Slurm 25.11 or newer; set it while no job runs"
+    )
+    return Condition(type="SharedPids", status="True", reason="SharedPids", message=message)
 
 
 def _range(pods: Sequence[Pod]) -> str:

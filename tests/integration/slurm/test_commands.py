@@ -294,6 +294,12 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "k=$(submit -p low,gpu --gres=gpu:2 --hold --wrap=true); field $k MemPerTres; field $k CpusPerTres; scancel $k",
         r"^cpu=8,mem=16000M,.*gres/gpu=1\ngres/gpu:16000\ngres/gpu:8$",
     ),
+    "--gpus from a job with less memory: steps have the share, too": Command(
+        "for name in SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU; do "
+        "j=$(export $name=16; submit -p gpu --gpus=1 --wrap='srun scontrol show step $SLURM_JOB_ID.0'); "
+        "until_done $j; grep --only-matching 'mem=[^,]*' $j.out; done",
+        r"^mem=16000M\nmem=16000M$",
+    ),
     "--gpus with memory, cpus or tasks: as asked": Command(
         "for with in '--mem=3G' '-c 2' '-n 4' '--mem-per-gpu=3G --cpus-per-gpu=1' '--mem=0 -n 1'; do "
         "j=$(submit -p gpu --gpus=1 --hold $with --wrap=true); echo $(field $j MemPerTres) $(field $j CpusPerTres); "

@@ -1178,6 +1178,20 @@ def test_jobs_have_a_tmp_of_their_own_where_slurm_can_and_values_do_not_say_othe
         assert nodeset["metadata"].get("annotations", {}).get(names.ANNOTATION_SHARED_TMP) == why_not
 
 
+@pytest.mark.parametrize(
+    ("values", "why_not"),
+    [
+        ({}, "slurmConfig.privatePids: false"),
+        ({"privateTmp": False}, "slurmConfig.privatePids: false"),
+        ({"cgroup": "disabled"}, "slurmConfig.cgroup: disabled"),
+        ({"privatePids": True}, None),
+    ],
+)
+def test_nodesets_know_why_their_jobs_share_process_ids(values: dict[str, object], why_not: str | None):
+    for nodeset in of_kind(render("slurm", {"slurmConfig": values}), "NodeSet").values():
+        assert nodeset["metadata"].get("annotations", {}).get(names.ANNOTATION_SHARED_PIDS) == why_not
+
+
 def test_jobs_have_process_ids_of_their_own_where_the_values_say_so():
     data = of_kind(render("slurm", {"slurmConfig": {"privatePids": True}}), "ConfigMap")["demo-slurm-config"]["data"]
     assert {"NamespaceType=namespace/linux", "PrologFlags=Alloc,Contain"} <= set(data["slurm.conf"].splitlines())

@@ -87,8 +87,17 @@ def grows():
     return facts(make_nodeset(status=msgspec.structs.replace(SEEN, growth=growth)))
 
 
+def shares_process_ids():
+    nodeset = make_nodeset(status=SEEN)
+    annotations = {names.ANNOTATION_SHARED_PIDS: "slurmConfig.privatePids: false"}
+    return facts(
+        msgspec.structs.replace(nodeset, metadata=msgspec.structs.replace(nodeset.metadata, annotations=annotations))
+    )
+
+
 SITUATIONS = {
     "complete": facts,
+    "shares-process-ids": shares_process_ids,
     "grows": grows,
     "rolls": rolled,
     "too-few-nodes": excluded,

@@ -219,19 +219,31 @@ def test_pods_on_nodes_that_do_not_fit_are_misscheduled_and_not_current():
     assert (status.current_number_scheduled, status.number_misscheduled) == (0, 1)
 
 
-def test_a_nodeset_whose_jobs_share_tmp_says_so_and_is_ready():
+@pytest.mark.parametrize(
+    ("kind", "annotations", "text"),
+    [
+        ("SharedTmp", {}, None),
+        ("SharedPids", {}, None),
+        (
+            "SharedTmp", {names.ANNOTATION_SHARED_TMP: "slurmConfig.cgroup: disabled"},
+            "the jobs of a node share /tmp and /dev/shm, because of slurmConfig.cgroup: disabled",
+        ),
+        (
+            "SharedPids", {names.ANNOTATION_SHARED_PIDS: "slurmConfig.privatePids: false"},
+            "the jobs of a node share process ids, because of slurmConfig.privatePids: false: each job sees the "
+            "processes of its user's other jobs there. slurmConfig.privatePids: true hides them. It needs "
+            "slurmConfig.cgroup: auto, cgroup v2 and Slurm 25.11 or newer; set it while no job runs",
+        ),
+    ],
+)  # fmt: skip
+def test_a_nodeset_says_what_its_jobs_share_and_is_ready(kind: str, annotations: dict[str, str], text: str | None):
     nodeset = make_nodeset()
-    annotations = {names.ANNOTATION_SHARED_TMP: "slurmConfig.cgroup: disabled"}
     told = msgspec.structs.replace(nodeset, metadata=msgspec.structs.replace(nodeset.metadata, annotations=annotations))
-    for each, text in (
-        (nodeset, None),
-        (told, "the jobs of a node share /tmp and /dev/shm, because of slurmConfig.cgroup: disabled"),
-    ):
-        world = make_world(each, [make_node(1)], [make_pod(each, 1)])
-        status, notices = report(world, decide_nodeset(world))
-        condition = status.condition("SharedTmp")
-        assert (condition and (condition.status, condition.message)) == (text and ("True", text))
-        assert (status.condition("Ready").status, notices) == ("True", [])
+    world = make_world(told, [make_node(1)], [make_pod(told, 1)])
+    status, notices = report(world, decide_nodeset(world))
+    condition = status.condition(kind)
+    assert (condition and (condition.status, condition.message)) == (text and ("True", text))
+    assert (status.condition("Ready").status, notices) == ("True", [])
 
 
 def test_a_nodeset_that_cannot_be_read_says_so_and_keeps_its_numbers():
