@@ -50,14 +50,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def container_of(manifests: Sequence[Manifest], job: str, name: str) -> tuple[Manifest, dict[str, dict[str, str]]]:
+def container_of(manifests: Sequence[Manifest], job: str, name: str) -> tuple[Manifest, dict[str, dict[str, bytes]]]:
     """A container that checks, and the files that it is given, by folder; of the site's own ConfigMaps none."""
     pod = of_kind(manifests, "Job")[job]["spec"]["template"]["spec"]
     (container,) = [each for each in pod["containers"] if each["name"] == name]
     maps = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
     mounted = {mount["mountPath"]: maps[mount["name"]] for mount in container["volumeMounts"] if mount["name"] in maps}
     made = of_kind(manifests, "ConfigMap")
-    return container, {folder: made[name]["data"] if name in made else {} for folder, name in mounted.items()}
+    return container, {folder: _files(made.get(name, {})) for folder, name in mounted.items()}
+
+
+def _files(config_map: Manifest) -> dict[str, bytes]:
+    """The files of a ConfigMap as a volume shows them."""
+    texts = {name: text.encode() for name, text in config_map.get("data", {}).items()}
+    return texts | {name: base64.b64decode(text) for name, text in config_map.get("binaryData", {}).items()}
 
 
 def check(
@@ -70,8 +76,8 @@ def check(
     for where, files in ({"/config": {}} | given).items():
         there = folder if where == "/config" else Path(tempfile.mkdtemp(dir=folder.parent))
         there.chmod(0o755)
-        for name, text in files.items():
-            (there / name).write_text(text)
+        for name, content in files.items():
+            (there / name).write_bytes(content)
         before += "" if there == folder else f'mkdir -p "$1{where}"\nmount --bind {there} "$1{where}"\n'
     command = container["command"]
     return run(["--net"], ALONE + before + ENTER, root, folder, *command)
