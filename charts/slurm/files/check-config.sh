@@ -74,6 +74,8 @@ done
   missing+=("compute.scratch: there is no take-scratch; build the image anew from this release's")
 [ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
   missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
+[ "$daemon" != slurmctld ] || [ -x /usr/local/bin/weigh-users ] ||
+  missing+=("job_submit.lua: there is no weigh-users; build the image anew from this release's")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
   missing+=("topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size")
 # Succeed if shell $1 can read file $2. Patterns such as @(a|b) need an option that the script may set itself, which happens only

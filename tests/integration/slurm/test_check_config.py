@@ -224,6 +224,20 @@ def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
     assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
 
 
+@pytest.mark.parametrize(
+    ("part", "program", "said"),
+    [
+        ("slurmctld", "weigh-users", "job_submit.lua: there is no weigh-users"),
+    ],
+)
+def test_an_image_without_a_program_that_the_chart_relies_on_is_refused(
+    root: Path, tmp_path: Path, part: str, program: str, said: str
+):
+    older = f'mount --bind /dev/null "$1/usr/local/bin/{program}"\n'
+    refused = f"images.{part} lacks what these values name:\n  {said}; build the image anew from this release's\n"
+    assert check(root, tmp_path / "config", part, {}, before=older) == (3, refused)
+
+
 def test_an_image_that_makes_no_tmp_for_each_job_is_refused(root: Path, tmp_path: Path):
     older = 'mount --bind /dev/null "$1/usr/local/bin/start-slurmd"\n'
     said = "slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's"
