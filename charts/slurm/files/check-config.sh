@@ -74,6 +74,8 @@ done
   missing+=("compute.scratch: there is no take-scratch; build the image anew from this release's")
 [ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
   missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
+[ "$image" != images.login ] || grep -qs /run/login /usr/local/bin/start-sackd ||
+  missing+=("login: its start-sackd gives people no configuration; build the image anew from this release's")
 [ "$daemon" != slurmctld ] || [ -x /usr/local/bin/weigh-users ] ||
   missing+=("job_submit.lua: there is no weigh-users; build the image anew from this release's")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||

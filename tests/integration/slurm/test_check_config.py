@@ -227,6 +227,7 @@ def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("part", "program", "said"),
     [
+        ("login", "start-sackd", "login: its start-sackd gives people no configuration"),
         ("slurmctld", "weigh-users", "job_submit.lua: there is no weigh-users"),
     ],
 )
