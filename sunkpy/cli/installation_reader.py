@@ -54,6 +54,9 @@ _OURS: Final = "app.kubernetes.io/part-of=sunkpy"
 _NOT_OURS: Final = "app.kubernetes.io/part-of!=sunkpy"
 _SLURMD_PODS: Final = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 _INSTANCE, _NAME = "app.kubernetes.io/instance", "app.kubernetes.io/name"
+_COMPONENT: Final = "app.kubernetes.io/component"
+_LOGIN_PODS: Final = frozenset({"login", "login-set", "own-login"})
+"""The components of pods in which people log in: those of `login`, of `login.sets` and of `login.perUser`."""
 _PROBE_S: Final = 5.0
 
 _RIGHTS: Final = (
@@ -167,9 +170,12 @@ class InstallationReader:
         return tuple(found) if found is not None else None
 
     async def _shared(self, slurmd_pods: Iterable[Pod]) -> tuple[SharedVolume, ...]:
+        where = paths.pods(self._namespace)
+        of_cluster = await self._kube.list_objects(where, Pod, label_selector=f"{_NAME}=slurm")
+        login_pods = (pod for pod in of_cluster if pod.labels.get(_COMPONENT) in _LOGIN_PODS)
         claims = {
             (pod.metadata.namespace, volume.persistent_volume_claim.claim_name)
-            for pod in slurmd_pods
+            for pod in (*slurmd_pods, *login_pods)
             for volume in pod.spec.volumes
             if volume.persistent_volume_claim and (volume.name == "home" or volume.name.startswith("shared-"))
         }
@@ -241,7 +247,7 @@ class InstallationReader:
         return tuple(await asyncio.gather(*(watched(pod) for pod in pods)))
 
     async def _hooks(self) -> HooksFound:
-        label = f"{_OURS},app.kubernetes.io/component=scheduler"
+        label = f"{_OURS},{_COMPONENT}=scheduler"
         listed = await self._kube.list_objects(_services(self._namespace), _Service, label_selector=label)
         ready: dict[str, int] = {}
         answers: dict[str, str] = {}

@@ -74,6 +74,10 @@ done
   missing+=("compute.scratch: there is no take-scratch; build the image anew from this release's")
 [ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
   missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
+[ "$image" != images.login ] || grep -qs /run/login /usr/local/bin/start-sackd ||
+  missing+=("login: its start-sackd gives people no configuration; build the image anew from this release's")
+[ "$daemon" != slurmctld ] || [ -x /usr/local/bin/weigh-users ] ||
+  missing+=("job_submit.lua: there is no weigh-users; build the image anew from this release's")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
   missing+=("topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size")
 case $daemon in
@@ -82,12 +86,29 @@ case $daemon in
       missing+=("slurmConfig.files: topology.yaml needs Slurm 26.05: 24.11 reads topology.conf alone")
     ;;
 esac
-# Stop if shell $1 cannot read script $2, which stands in the values as $3. Patterns such as @(a|b) need an option that the script
-# may set itself, which happens only when it runs.
+# Succeed if shell $1 can read file $2. Patterns such as @(a|b) need an option that the script may set itself, which happens only
+# when it runs.
+can_read() { "$1" -n "$2" 2> /dev/null || { [ "${1##*/}" = bash ] && "$1" -O extglob -n "$2" 2> /dev/null; }; }
+# Succeed if shell $1 can read script $2 up to a line at which the script always ends. The shell reads nothing after that line,
+# which may be an archive that the script unpacks. A lone ";" is an error only where a command may begin: not after a \ or <<EOF.
+always_ends() {
+  local lines line head=$scratch/head end='(exit([[:space:]]+["$?{}[:alnum:]_]+)?|exec[[:space:]]+"?[/[:alpha:]][^#<>;&|]*)'
+  lines=$(LC_ALL=C grep -anE "^([^#]*[^#\\;];)?[[:space:]]*${end}[[:space:]]*(;[[:space:]]*)?(#.*)?\$" "$2" | cut -d: -f1) || return
+  for line in $lines; do
+    head -n $((line - 1)) "$2" > "$head"
+    can_read "$1" "$head" || continue
+    echo ";" >> "$head"
+    ! can_read "$1" "$head" || continue
+    head -n "$line" "$2" > "$head"
+    ! can_read "$1" "$head" || return 0
+  done
+  return 1
+}
+# Stop if shell $1 cannot read script $2, which stands in the values as $3.
 check_syntax() {
   local problem
-  problem=$("$1" -n "$2" 2>&1) && return
-  [ "${1##*/}" != bash ] || ! "$1" -O extglob -n "$2" 2> /dev/null || return 0
+  ! can_read "$1" "$2" || return 0
+  problem=$("$1" -n "$2" 2>&1) || true
   echo "${1##*/} cannot read $3:"
   problem=${problem//"${2%/*}/"/}
   echo "  ${problem//$'\n'/$'\n  '}"
@@ -104,7 +125,7 @@ for script in /etc/sunkpy/site/*.d/*; do
   [[ $program != */env || $word == -* ]] || program=$(type -P "$word" || echo "$word")
   if is_brought "$program"; then continue; fi
   case ${program##*/} in
-    bash | sh | dash) [ ! -x "$program" ] || check_syntax "$program" "$script" "hooks.${hook##*/}ConfigMap" ;;
+    bash | sh | dash) [ ! -x "$program" ] || always_ends "$program" "$script" || check_syntax "$program" "$script" "hooks.${hook##*/}ConfigMap" ;;
   esac
   [ -x "$program" ] || missing+=("hooks.${hook##*/}ConfigMap: ${script##*/}: there is no ${program@Q}")
 done

@@ -62,40 +62,20 @@ local PODS_RELY_ON_IT = " of this job cannot be changed here: it stands for Kube
 local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another"
 
 -- slurmctld keeps the script and the environment of each batch job on its volume for as long as it knows the job. Of environments
--- Slurm bounds neither size nor number: sbatch --export-file reads any. A script is not shown their size, so it looks at the files.
--- slurm.jobs has the jobs that slurmctld knows, by their number as text.
+-- Slurm bounds neither size nor number: sbatch --export-file reads any. A script is not shown their size, so weigh-users looks at the
+-- files, and writes uid and bytes of each user who has too much.
 local STATE = "/var/lib/slurm/state"
-local LOOK_S = 2
-local FREE = "timeout 2 df -B1 --output=size,avail " .. STATE .. " 2> /dev/null"
-local FILES = "timeout 5 find " .. STATE .. "/hash.* -type f -printf '%s %h\\n' 2> /dev/null"
+local HEAVY_USERS = STATE .. "/heavy-users"
 local TOO_MUCH = "your jobs have %d MB of scripts and environments on slurmctld's volume, which is half full: "
   .. "cancel jobs, and try again after five minutes"
-local looked_at, bytes_of, most = 0, {}, 0
-
-local function look_at_volume()
-  local pipe = io.popen(FREE)
-  local size, free = pipe:read("*a"):match("(%d+)%s+(%d+)%s*$")
-  pipe:close()
-  bytes_of = {}
-  if size == nil or tonumber(free) > size / 2 then return end
-  most = size / 4
-  pipe = io.popen(FILES)
-  for line in pipe:lines() do
-    local bytes, id = line:match("^(%d+) .*/job%.(%d+)$")
-    local job = id and slurm.jobs[id]
-    if job then bytes_of[job.user_id] = (bytes_of[job.user_id] or 0) + bytes end
-  end
-  pipe:close()
-end
 
 -- Bytes of a user who has too much there; nil of everybody else.
 local function too_much_of(user)
-  if math.abs(os.time() - looked_at) >= LOOK_S then
-    looked_at = os.time()
-    look_at_volume()
-  end
-  local bytes = bytes_of[user] or 0
-  if bytes > most then return bytes end
+  local file = io.open(HEAVY_USERS)
+  if file == nil then return nil end
+  local bytes = ("\n" .. (file:read("*a") or "")):match("\n" .. string.format("%d", user) .. " (%d+)\n")
+  file:close()
+  return tonumber(bytes)
 end
 
 -- What share-gpus keeps there of each partition: cpus and MiB for each GPU.
@@ -234,9 +214,8 @@ function slurm_job_submit(job_desc, partitions, submit_uid)
   if not is_sealed then
     if job_desc.user_id ~= scheduler then
       if is_ours(job_desc.comment) or is_ours(job_desc.admin_comment) then return refuse(DENIED, FORGED) end
-      local could_look, bytes = pcall(too_much_of, job_desc.user_id)
-      if not could_look then slurm.log_error("%s", tostring(bytes)) end
-      if could_look and bytes then return refuse(DENIED, TOO_MUCH:format(bytes / 1e6)) end
+      local bytes = too_much_of(job_desc.user_id)
+      if bytes then return refuse(DENIED, TOO_MUCH:format(bytes / 1e6)) end
       give_share_of_gpus(job_desc, partitions)
       lay_ranks_along_topology(job_desc)
     end

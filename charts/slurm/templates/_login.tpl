@@ -146,7 +146,8 @@ spec:
         {{- include "sunkpy.locked" .root | nindent 8 }}
       resources: {requests: {cpu: 10m, memory: 32Mi}}
       volumeMounts:
-        - {name: slurm, mountPath: /run/slurm}
+        - {name: slurm, mountPath: /run/login}
+        - {name: slurm, mountPath: /run/slurm, subPath: sackd}
         - {name: keys, mountPath: /keys, readOnly: true}
         - {name: scratch, mountPath: /etc/slurm, subPath: etc}
         - {name: scratch, mountPath: /tmp, subPath: tmp}

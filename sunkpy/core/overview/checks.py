@@ -186,7 +186,7 @@ def _system_classes(facts: Installation) -> _Verdict:
 def _file_servers(facts: Installation) -> _Verdict:
     """Check that no pod can mount the NFS servers behind claims of homes and shared folders: docs/rights.md."""
     if not facts.shared:
-        return _Verdict("slurmd pods have homes and shared folders without a claim")
+        return _Verdict("slurmd and login pods have homes and shared folders without a claim")
     servers = {each.nfs_server: each.name for each in facts.shared if each.nfs_server}
     denying = [policy for policy in facts.policies or () if policy.name in _denying(facts)]
     if unprotected := sorted(server for server in servers if not any(each.refuses_server(server) for each in denying)):

@@ -86,9 +86,11 @@ keep as slurm /usr/sbin/sackd -D >> /var/log/sackd.log 2>&1 &
 keep unshare --mount --propagation unchanged --pid --fork --kill-child bash -c pod >> /var/log/slurmctld.log 2>&1 &
 """
 """slurmctld as process 1 of its container: what start-slurmctld starts beside it ends with it. People have a sackd."""
-GPU_SHARES: Final = "var/lib/slurm/state/gpu-shares"
+STATE: Final = "var/lib/slurm/state"
+GPU_SHARES: Final = f"{STATE}/gpu-shares"
 SHARE_GPUS: Final = f"keep as slurm share-gpus /{GPU_SHARES} 1 >> /var/log/share-gpus.log 2>&1 &\n"
-"""As start-slurmctld does."""
+WEIGH_USERS: Final = f"keep as slurm weigh-users /{STATE} /{STATE}/heavy-users 1 >> /var/log/weigh-users.log 2>&1 &\n"
+"""As start-slurmctld does both."""
 KEEP_POD: Final = """\
 keep_pod() { while :; do set -m; "$@" & set +m; wait $!; kill -KILL -- -$! 2> /dev/null; sleep 0.2; done; }
 """
@@ -322,4 +324,4 @@ def _start(nodes: tuple[Node, ...], program: str) -> str:
         alone = f"unshare --mount --uts --propagation unchanged bash -c '{start}'"
         lines.append(f"keep_pod {alone} >> /var/log/slurmd-{node.name}.log 2>&1 &\n")
     conf_server = "export SUNKPY_CONF_SERVER=localhost:$(sed -n s/^SlurmctldPort=//p /etc/slurm/slurm.conf)\n"
-    return conf_server + SHARE_GPUS + "".join(lines)
+    return conf_server + SHARE_GPUS + WEIGH_USERS + "".join(lines)

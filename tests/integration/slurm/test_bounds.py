@@ -14,14 +14,13 @@ from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
 from tests.integration.slurm.daemons import KEEP_SLURMCTLD
-from tests.integration.slurm.site import PEOPLE, VALUES, Node, Site
+from tests.integration.slurm.site import PEOPLE, STATE, VALUES, Node, Site
 from tests.polling import until
 from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
 
 BYTES = 1048576
-STATE = "var/lib/slurm/state"
 SMALL = 64 << 20
 TOO_MUCH = "on slurmctld's volume, which is half full: cancel jobs, and try again after five minutes"
 FEW = {"rl_bucket_size": 40, "rl_refill_rate": 2}

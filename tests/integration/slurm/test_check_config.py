@@ -50,14 +50,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def container_of(manifests: Sequence[Manifest], job: str, name: str) -> tuple[Manifest, dict[str, dict[str, str]]]:
+def container_of(manifests: Sequence[Manifest], job: str, name: str) -> tuple[Manifest, dict[str, dict[str, bytes]]]:
     """A container that checks, and the files that it is given, by folder; of the site's own ConfigMaps none."""
     pod = of_kind(manifests, "Job")[job]["spec"]["template"]["spec"]
     (container,) = [each for each in pod["containers"] if each["name"] == name]
     maps = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
     mounted = {mount["mountPath"]: maps[mount["name"]] for mount in container["volumeMounts"] if mount["name"] in maps}
     made = of_kind(manifests, "ConfigMap")
-    return container, {folder: made[name]["data"] if name in made else {} for folder, name in mounted.items()}
+    return container, {folder: _files(made.get(name, {})) for folder, name in mounted.items()}
+
+
+def _files(config_map: Manifest) -> dict[str, bytes]:
+    """The files of a ConfigMap as a volume shows them."""
+    texts = {name: text.encode() for name, text in config_map.get("data", {}).items()}
+    return texts | {name: base64.b64decode(text) for name, text in config_map.get("binaryData", {}).items()}
 
 
 def check(
@@ -70,8 +76,8 @@ def check(
     for where, files in ({"/config": {}} | given).items():
         there = folder if where == "/config" else Path(tempfile.mkdtemp(dir=folder.parent))
         there.chmod(0o755)
-        for name, text in files.items():
-            (there / name).write_text(text)
+        for name, content in files.items():
+            (there / name).write_bytes(content)
         before += "" if there == folder else f'mkdir -p "$1{where}"\nmount --bind {there} "$1{where}"\n'
     command = container["command"]
     return run(["--net"], ALONE + before + ENTER, root, folder, *command)
@@ -254,6 +260,21 @@ def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
     said = "compute.scratch: there is no take-scratch; build the image anew from this release's"
     refused = (3, f"images.slurmd lacks what these values name:\n  {said}\n")
     assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
+
+
+@pytest.mark.parametrize(
+    ("part", "program", "said"),
+    [
+        ("login", "start-sackd", "login: its start-sackd gives people no configuration"),
+        ("slurmctld", "weigh-users", "job_submit.lua: there is no weigh-users"),
+    ],
+)
+def test_an_image_without_a_program_that_the_chart_relies_on_is_refused(
+    root: Path, tmp_path: Path, part: str, program: str, said: str
+):
+    older = f'mount --bind /dev/null "$1/usr/local/bin/{program}"\n'
+    refused = f"images.{part} lacks what these values name:\n  {said}; build the image anew from this release's\n"
+    assert check(root, tmp_path / "config", part, {}, before=older) == (3, refused)
 
 
 def test_an_image_that_makes_no_tmp_for_each_job_is_refused(root: Path, tmp_path: Path):

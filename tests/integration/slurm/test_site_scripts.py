@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -227,9 +228,12 @@ def test_lines_around_tasks_that_bash_cannot_read_are_refused_before_anything_is
     assert check(root, tmp_path / "whole", part, {"hooks": TASKS}) == (0, "")
 
 
-def _around_jobs(hook: str, scripts: dict[str, str], **more: object) -> dict[str, object]:
+def _around_jobs(hook: str, scripts: dict[str, str | bytes], **more: object) -> dict[str, object]:
     """Values by which the release itself makes the ConfigMap with these scripts."""
-    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-own"}, "data": scripts}
+    made: dict[str, object] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-own"}}
+    made["data"] = {name: text for name, text in scripts.items() if isinstance(text, str)}
+    binary = {name: content for name, content in scripts.items() if isinstance(content, bytes)}
+    made["binaryData"] = {name: base64.b64encode(content).decode() for name, content in binary.items()}
     return {"hooks": {f"{hook}ConfigMap": "demo-own"}, "extraObjects": [made], **more}
 
 
@@ -257,11 +261,59 @@ def test_scripts_around_jobs_that_would_drain_each_node_are_refused_before_anyth
     assert (code, words[: len(said)]) == (3, said), words
 
 
+NO_SHELL: Final = b"(\0\1 if ;; )\n\xff\xfe(\n"
+
+
+ENDS: Final = (
+    'tail -n +4 "$0" | tar x -C /opt\nexit 0',
+    'eval "$finish"; exit $res',
+    '  exit "$?" ; # the archive',
+    'exec perl -x "$0"',
+)
+
+
+def test_what_follows_the_line_at_which_a_script_always_ends_is_not_read(root: Path, tmp_path: Path):
+    """As scripts that unpack themselves have it."""
+    scripts: dict[str, str | bytes] = {
+        f"1{number}-{shell}": f"#!/bin/{shell}\nif true; then :; fi\n{end}\n".encode() + NO_SHELL
+        for shell in ("bash", "sh")
+        for number, end in enumerate(ENDS)
+    }
+    assert check(root, tmp_path / "config", "slurmd", _around_jobs("prolog", scripts)) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "if true; then\nexit 0",
+        "cat <<EOF\nexit 0\nEOF",
+        "echo \\\nexit 0",
+        "false &&\nexit 0",
+        "false || exit 0",
+        "# Or else; exit 0",
+        "echo \\; exit 3",
+        "echo '\nexit 0\n'",
+        "end() {\nexit 0\n}",
+        "exec 2>&1",
+        ";;\nexit 0",
+    ],
+)
+def test_what_follows_a_line_at_which_a_script_may_go_on_is_read(root: Path, tmp_path: Path, shell: str, end: str):
+    script = f"#!/bin/{shell}\n{end}\n".encode() + NO_SHELL
+    code, words = check(root, tmp_path / "config", "slurmd", _around_jobs("epilog", {"10-own": script}))
+    assert (code, words.partition("\n")[0]) == (3, f"{shell} cannot read hooks.epilogConfigMap:"), words
+
+
 def test_scripts_around_jobs_that_can_be_started_are_accepted(root: Path, tmp_path: Path):
     """The interpreter of one is on a volume, that of another is no shell, and one is no script. One sets an option of
     bash without which bash cannot read it.
     """
-    scripts = {"10-bash": "#!/bin/bash\nexit 1\n", "20-perl": "#!/usr/bin/env perl\nif ;;\n", "read.me": "if ; then\n"}
+    scripts: dict[str, str | bytes] = {
+        "10-bash": "#!/bin/bash\nexit 1\n",
+        "20-perl": "#!/usr/bin/env perl\nif ;;\n",
+        "read.me": "if ; then\n",
+    }
     volume = {"sharedFolders": {"/opt/site": {"nfs": {"server": "nas", "path": "/site"}}}}
     scripts["30-own"] = "#!/opt/site/bin/bash\nif\n"
     scripts["40-patterns"] = "#!/bin/bash\nshopt -s extglob\ncase $1 in @(a|b)) exit 0 ;; esac\n"

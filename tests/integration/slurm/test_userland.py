@@ -168,17 +168,19 @@ def test_commands_in_a_login_pod_load_the_plugins_of_its_template(login: Path):
     slurm_conf = "ClusterName=it\nSlurmctldHost=localhost(127.0.0.1)\nAuthType=auth/slurm\nCredType=cred/slurm\n"
     (login / "etc/slurm/slurm.conf").write_text(slurm_conf)
     (login / "etc/slurm/plugstack.conf").write_text("include /etc/sunkpy/plugstack.conf\n")
-    (login / "run/slurm").mkdir()
-    for folder in ("run/slurm", "etc/slurm"):
+    for folder in ("run/login", "run/slurm"):
+        (login / folder).mkdir()
+    for folder in ("run/login", "run/slurm", "etc/slurm"):
         os.chown(login / folder, 401, 401)
     env = {"SUNKPY_CONF_SERVER": "127.0.0.1:1", "SUNKPY_PLUGSTACK": "required /nowhere/spank_own.so"}
     sackd = start_in(login, "start-sackd", 401, env=env)
     try:
-        has_them = (login / "run/slurm/site-plugstack.conf").exists
+        has_them = (login / "run/login/site-plugstack.conf").exists
         wait(has_them, timeout_s=30, what="sackd's container has written them")
     finally:
         sackd.kill()
         sackd.wait()
+    (login / "run/login/site-plugstack.conf").rename(login / "run/slurm/site-plugstack.conf")
     command = ["chroot", str(login), "srun", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "Failed to load plugin /nowhere/spank_own.so. Aborting." in done.stderr

@@ -48,6 +48,14 @@ def test_each_field_that_slurm_shows_is_kept_or_left_to_the_owner():
     assert sorted([*kept(), *LEFT.split()]) == sorted((SHOWN + SHOWN_LATER).split())
 
 
+def test_the_script_runs_programs_only_when_it_is_loaded():
+    """While slurmctld asks the script about a job, no other job can be submitted or started."""
+    script = (ROOT / "charts/slurm/files/job_submit.lua").read_text()
+    runs = [line for line in script.splitlines() if re.search(r"\b(popen|os\.execute)\b", line)]
+    assert [line for line in runs if not line.startswith("local ")] == []
+    assert len(runs) == 2
+
+
 @pytest.mark.parametrize(
     "field", ["mem_per_tres", "cpus_per_tres", "threads_per_core", "ntasks_per_tres", "cores_per_socket", "req_switch"]
 )

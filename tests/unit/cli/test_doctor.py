@@ -81,14 +81,19 @@ async def test_what_is_seen_beside_slurmctld_is_asked_by_way_of_the_apiserver(wo
     assert (code, "volumes: only Prometheus may read how full they are" in text) == (0, True)
 
 
-async def test_the_file_server_behind_the_claim_of_the_homes_is_named(world, tmp_path):
-    volumes = [
-        {"name": "home", "persistentVolumeClaim": {"claimName": "homes"}},
-        {"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}},
-    ]
-    world.api.change("pods", "slurm", "slurmd-1", {"spec": {"volumes": volumes}})
+@pytest.mark.parametrize(
+    "pod", ["slurmd-1", "slurm-login-0", "slurm-login-set-0", "slurm-own-login-0"], ids=lambda name: name
+)
+async def test_the_file_server_behind_the_claim_of_the_homes_is_named(world, tmp_path, pod):
+    for component in ("login", "login-set", "own-login", "mariadb"):
+        world.put("pods", our_pod(component))
+    homes = {"name": "home", "persistentVolumeClaim": {"claimName": "homes"}}
+    scratch = {"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}}
+    world.api.change("pods", "slurm", pod, {"spec": {"volumes": [homes, scratch]}})
+    of_database = {"name": "home", "persistentVolumeClaim": {"claimName": "database"}}
+    world.api.change("pods", "slurm", "slurm-mariadb-0", {"spec": {"volumes": [of_database]}})
     world.api.define("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
-    for claim, server in (("homes", "nas"), ("scratch", "fast")):
+    for claim, server in (("homes", "nas"), ("scratch", "fast"), ("database", "disk")):
         spec = {"claimRef": {"namespace": "slurm", "name": claim}, "nfs": {"server": server, "path": "/"}}
         world.put("persistentvolumes", {"metadata": {"name": f"pv-{claim}"}, "spec": spec})
     code, text = await shown(world, tmp_path, "doctor")

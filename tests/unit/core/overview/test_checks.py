@@ -172,7 +172,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        admission policies: 1 policy, each bound; all deny",
         "ok        system classes: everybody may create pods with a system priority class: "
         "restrictCriticalPods is false",
-        "ok        file servers: slurmd pods have homes and shared folders without a claim",
+        "ok        file servers: slurmd and login pods have homes and shared folders without a claim",
         "ok        processes: 3 pods ready",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
         "ok        leaders: 1 Lease held and renewed",
