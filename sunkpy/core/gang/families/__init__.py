@@ -198,12 +198,12 @@ def _check(gang: Gang, largest: int) -> None:
     if gang.seats > largest:
         text = f"{gang.kind} declares {gang.seats} pods, and a gang has at most {largest}: make several gangs, or"
         raise BadDeclaration(f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster")
+    if unlike := explain_variety(gang):  # before each of them is looked at
+        raise BadDeclaration(f"{gang.kind}: {unlike}")
     for name, spec in specs_of(gang):
         if long := explain_length(spec):
             raise BadDeclaration(f"{name} {long}")
         matching.pod_requests(spec)
-    if unlike := explain_variety(gang):
-        raise BadDeclaration(f"{gang.kind}: {unlike}")
 
 
 def _with_all_that_run(gang: Gang, pods: Sequence[Pod]) -> Gang:
