@@ -47,6 +47,7 @@ from sunkpy.core.model.objects import (
     PodSpec,
     SpreadConstraint,
     Toleration,
+    shown_to,
 )
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.occupancy import as_much
@@ -401,16 +402,17 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
     away, together = (tuple(_unlike_terms(pods, terms)) for terms in (anti_affinity, pod_affinity))
     others = _meant(around, [*away, *together], but) if away or together else []
     places = _Places(around.nodes)
+    namespace = pods[0].metadata.namespace if pods else ""
     with_ports = [pod.spec for pod in pods if pod.spec.host_ports]
     avoided: dict[str, str] = {}
     for term, pod in away:
         for domain, other in places.first_in_each_domain(term, others, _selector(term, pod.metadata)).items():
-            _avoid(avoided, places.nodes_in(term, domain), f"pod {'/'.join(other.key)} is in its anti-affinity")
+            _avoid(avoided, places.nodes_in(term, domain), f"{shown_to(namespace, other)} is in its anti-affinity")
     for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
             there = places.first_in_each_domain(term, shutting_out, lambda other: _counts(other, but))
             for domain, other in there.items():
-                _avoid(avoided, places.nodes_in(term, domain), f"pod {'/'.join(other.key)} keeps it away")
+                _avoid(avoided, places.nodes_in(term, domain), f"{shown_to(namespace, other)} keeps it away")
     for port in sorted(set[int]().union(*map(host_ports_of, pods))):
         for other in around.on_port(port):
             if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):
