@@ -34,6 +34,10 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.discovery import Resource, Served, explain_absent, read_served
 
 _RETRY_FIRST_S: Final = 0.2
+_AT_ONCE: Final = 100
+"""How many kinds are compared with a new answer before other tasks have their turn. Pods may name thousands of kinds
+that do not exist, and a change of a kind takes time for each of its pods.
+"""
 MOST_KINDS: Final = 64
 """The most kinds that are followed at once. Each is a watch with all objects of the kind in the cluster, and whoever
 makes pods may name any kind.
@@ -220,8 +224,11 @@ class OwnerKinds:
             self._wanted.set()
             return
         self._failures = 0
-        for kind in tuple(self._known):
-            self._compare(kind, self._served)
+        for number, kind in enumerate(tuple(self._known)):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if kind in self._known:
+                self._compare(kind, self._served)
         self._try_next_refused(self._served)
 
     def _compare(self, kind: Kind, served: Served) -> None:

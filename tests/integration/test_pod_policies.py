@@ -84,8 +84,11 @@ def a_pod(name: str, annotations: dict[str, str], **spec: object) -> dict[str, o
 
 def evicted(apiserver: Apiserver, name: str, grace_s: int | None, user: str = "tenant") -> httpx.Response:
     options = {"dryRun": ["All"]} | ({} if grace_s is None else {"gracePeriodSeconds": grace_s})
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
-    return apiserver.ask(user, "POST", f"{PODS}/{name}/eviction", body)
+    return apiserver.ask(user, "POST", f"{PODS}/{name}/eviction", an_eviction(name) | {"deleteOptions": options})
+
+
+def an_eviction(name: str) -> dict[str, object]:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
 
 
 def deleted(
@@ -295,6 +298,23 @@ def test_a_tenant_makes_no_pod_that_may_keep_its_node_for_long(
     )
     assert created(apiserver, "binder", terminationGracePeriodSeconds=seconds).is_success
     assert created(apiserver, schedulerName="another", terminationGracePeriodSeconds=seconds).is_success
+
+
+def test_nor_one_that_an_eviction_deletes_by_force(apiserver: Apiserver) -> None:
+    """An eviction does not show the policies what the pod asks for."""
+    make_pod(apiserver, "without-grace", nodeName="n1", terminationGracePeriodSeconds=0)
+    gone = apiserver.ask("tenant", "POST", f"{PODS}/without-grace/eviction", an_eviction("without-grace"))
+    assert gone.is_success, gone.text
+    assert apiserver.ask("admin", "GET", f"{PODS}/without-grace").status_code == 404, "it is gone before it has ended"
+    made = created(apiserver, terminationGracePeriodSeconds=0)
+    says = "Kubernetes forgets a pod with 0 while its containers still run"
+    assert (made.status_code, says in made.json()["message"]) == (403, True)
+    for allowed in (
+        created(apiserver, terminationGracePeriodSeconds=1),
+        created(apiserver, "binder", terminationGracePeriodSeconds=0),
+        created(apiserver, schedulerName="another", terminationGracePeriodSeconds=0),
+    ):
+        assert allowed.is_success, allowed.text
 
 
 @pytest.mark.parametrize("of", ["containers", "initContainers"])

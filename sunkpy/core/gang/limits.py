@@ -24,7 +24,7 @@ affinity may be the first) and nodeports. Preferred terms are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final
 
@@ -46,11 +46,19 @@ from sunkpy.core.model.objects import (
     Pod,
     PodAffinityTerm,
     PodSpec,
+    SpreadConstraint,
     Toleration,
+    shown_to,
 )
 from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.needs import as_much
-from sunkpy.core.placement.spreading import crowded, is_counted, labels_compared
+from sunkpy.core.placement.spreading import (
+    counter_of,
+    crowded,
+    is_counted,
+    labels_alike,
+    labels_compared,
+)
 
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
@@ -59,6 +67,11 @@ MOST_TO_PODS: Final = 16
 MOST_VALUES: Final = 2000
 """The most values, such as names of nodes, in all lines of a pod's affinity. Each takes a hundred bytes of memory as
 long as the pod exists.
+"""
+
+MOST_UNLIKE: Final = 64
+"""The most different templates, and the most different rules about other pods, that the pods of a gang may have: as
+many as a gang may have roles.
 """
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
@@ -180,6 +193,30 @@ def explain_length(spec: PodSpec) -> str:
         most = max(each, key=each.__getitem__)
         if each[most] > limit:
             return f"has {each[most]} {most}, and {limit} are the most"
+    return ""
+
+
+def explain_variety(gang: Gang) -> str:
+    """Say in what the pods of a gang differ too much. The nodes that a gang may use are looked for once for each
+    different template of its pods, and each different rule about other pods is compared with all of them. Empty if the
+    pods are alike enough.
+
+    Pods that each name a node of their own may have as many templates as they name nodes.
+    """
+    pods = gang.members
+    spread = one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by)
+    rules: Iterator[object] = chain(
+        _unlike_terms(pods, _anti_affinity),
+        _unlike_terms(pods, _pod_affinity),
+        chain.from_iterable(pod.spec.hard_spread_constraints for pod in spread),
+    )
+    templates = one_of_each(pods, lambda pod: template_of(pod.spec)) if not gang.named_hosts else iter(())
+    for what, those in (
+        ("combinations of requests, nodeSelector, affinity and tolerations", templates),
+        ("terms of affinity to pods and topologySpreadConstraints", rules),
+    ):
+        if len(tuple(islice(those, MOST_UNLIKE + 1))) > MOST_UNLIKE:
+            return f"its pods have more than {MOST_UNLIKE} different {what}: make several gangs"
     return ""
 
 
@@ -366,30 +403,30 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         around: the pods on nodes.
         but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
     """
-    away, together = _unlike_terms(pods, _anti_affinity), _unlike_terms(pods, _pod_affinity)
+    away, together = (tuple(_unlike_terms(pods, terms)) for terms in (_anti_affinity, _pod_affinity))
     others = _meant(around, [*away, *together], but) if away or together else []
-    near = _nearness(around.nodes)
+    places = _Places(around.nodes)
+    namespace = pods[0].metadata.namespace if pods else ""
     with_ports = [pod.spec for pod in pods if pod.spec.host_ports]
     avoided: dict[str, str] = {}
     for term, pod in away:
-        for other in others:
-            if _selects(term, pod.metadata, other.metadata):
-                _avoid(avoided, near(other, term), f"pod {'/'.join(other.key)} is in its anti-affinity")
+        for domain, other in places.first_in_each_domain(term, others, _selector(term, pod.metadata)).items():
+            _avoid(avoided, places.nodes_in(term, domain), f"{shown_to(namespace, other)} is in its anti-affinity")
     for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
-            for other in shutting_out:
-                if _counts(other, but):
-                    _avoid(avoided, near(other, term), f"pod {'/'.join(other.key)} keeps it away")
+            there = places.first_in_each_domain(term, shutting_out, lambda other: _counts(other, but))
+            for domain, other in there.items():
+                _avoid(avoided, places.nodes_in(term, domain), f"{shown_to(namespace, other)} keeps it away")
     for port in sorted(set[int]().union(*map(host_ports_of, pods))):
         for other in around.on_port(port):
             if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):
                 _avoid(avoided, (other.spec.node_name,), f"host port {port} is taken")
     for term, pod in together:
-        meant = (other for other in others if _selects(term, pod.metadata, other.metadata))
-        there = {name for other in meant for name in near(other, term)}
+        domains = places.first_in_each_domain(term, others, _selector(term, pod.metadata))
         # The first pod of several that select each other may go anywhere.
-        if there or not _selects(term, pod.metadata, pod.metadata):
-            _avoid(avoided, (name for name in around.nodes if name not in there), "no pod of its affinity is there")
+        if domains or not _selects(term, pod.metadata, pod.metadata):
+            near = {name for domain in domains for name in places.nodes_in(term, domain)}
+            _avoid(avoided, (name for name in around.nodes if name not in near), "no pod of its affinity is there")
     for pod in one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by):
         there_now = (other for other in around.everyone() if other.uid not in but)
         for name, why in crowded(pod, around.nodes, there_now, is_usable=around.is_usable).items():
@@ -424,12 +461,13 @@ def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], b
     return [o for o in around.everyone() if (everywhere or o.metadata.namespace in within) and _counts(o, but)]
 
 
-def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> list[tuple[PodAffinityTerm, Pod]]:
-    """Return each different affinity term of these pods once, with one pod that has it. `terms` returns the terms of a
+def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> Iterator[tuple[PodAffinityTerm, Pod]]:
+    """Yield each different affinity term of these pods once, with one pod that has it. `terms` returns the terms of a
     spec.
     """
-    all_terms = ((term, pod) for pod in pods for term in terms(pod.spec))
-    return list(one_of_each(all_terms, lambda found: found[0]))
+    unlike = one_of_each(pods, lambda pod: terms(pod.spec))  # mostly one: this compares no single terms
+    all_terms = ((term, pod) for pod in unlike for term in terms(pod.spec))
+    return one_of_each(all_terms, lambda found: found[0])
 
 
 def _counts(other: Pod, but: Container[str]) -> bool:
@@ -479,18 +517,21 @@ def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
     """
     found = []
     for role in gang.roles:
-        for pod in one_of_each(
-            (each.pod for each in role.members if each.pod.spec.hard_spread_constraints), _spread_by
-        ):
-            for constraint in pod.spec.hard_spread_constraints:
-                others = sum(
-                    each.seats - (each is role)
-                    for each in gang.roles
-                    if any(is_counted(constraint, pod, member.pod) for member in each.members)
-                )
-                if others > 0:
-                    found.append((f"pod {pod.name}", constraint.topology_key))
+        for constraint, pod in _unlike_constraints(each.pod for each in role.members):
+            counts = counter_of(constraint, pod)
+            others = sum(
+                each.seats - (each is role) for each in gang.roles if any(counts(member.pod) for member in each.members)
+            )
+            if others > 0:
+                found.append((f"pod {pod.name}", constraint.topology_key))
     return found
+
+
+def _unlike_constraints(pods: Iterable[Pod]) -> Iterator[tuple[SpreadConstraint, Pod]]:
+    """Yield each different topology spread constraint of these pods once, with one pod that has it."""
+    unlike = one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by)
+    each_of = ((constraint, pod) for pod in unlike for constraint in pod.spec.hard_spread_constraints)
+    return one_of_each(each_of, lambda found: (found[0], labels_alike(*found)))
 
 
 def _refused_evenness(evenly: Iterable[tuple[str, str]]) -> str:
@@ -533,16 +574,15 @@ def _inner(gang: Gang, terms: _Terms) -> _Inner:
     """
     found = []
     for role in gang.roles:
-        with_terms = (each.pod for each in role.members if terms(each.pod.spec))
-        for pod in {msgspec.json.encode(each.spec.affinity): each for each in with_terms}.values():
-            for term in terms(pod.spec):
-                others = sum(
-                    each.seats - (each is role)
-                    for each in gang.roles
-                    if any(_selects(term, pod.metadata, member.pod.metadata) for member in each.members)
-                )
-                if others > 0:
-                    found.append((f"pod {pod.name}", term))
+        for term, pod in _unlike_terms([each.pod for each in role.members], terms):
+            selects = _selector(term, pod.metadata)
+            others = sum(
+                each.seats - (each is role)
+                for each in gang.roles
+                if any(selects(member.pod) for member in each.members)
+            )
+            if others > 0:
+                found.append((f"pod {pod.name}", term))
     return found
 
 
@@ -575,38 +615,61 @@ def _same_port(one: ContainerPort, other: ContainerPort) -> bool:
     return same_address and one.protocol == other.protocol and one.host_port == other.host_port
 
 
-def _nearness(nodes: Mapping[str, Node]) -> Callable[[Pod, PodAffinityTerm], Iterable[str]]:
-    """Return a function that returns the names of the nodes near a pod for an affinity term: nodes that have the same
-    value of the label in the term's `topologyKey` as the pod's node.
+class _Places:
+    """Finds in which topology domains pods are: a domain is all nodes that have the same value of the label in an
+    affinity term's `topologyKey`. A cluster may have thousands of pods in a domain of thousands of nodes, so only one
+    pod of each domain counts.
     """
 
-    @cache
-    def by_value(label: str) -> Mapping[str, Sequence[str]]:
-        found: dict[str, list[str]] = {}
-        for name, node in nodes.items():
-            found.setdefault(node.labels.get(label, ""), []).append(name)
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+        self._by_label: dict[str, dict[str, list[str]]] = {}
+
+    def first_in_each_domain(
+        self, term: PodAffinityTerm, pods: Iterable[Pod], is_meant: Callable[[Pod], bool]
+    ) -> dict[str, Pod]:
+        """Return the first of these pods that is meant in each domain, by the domain's value. No pod is in a domain if
+        its node lacks the label.
+        """
+        found: dict[str, Pod] = {}
+        for pod in pods:
+            node = self._nodes.get(pod.spec.node_name)
+            domain = node.labels.get(term.topology_key) if node is not None else None
+            if domain is not None and domain not in found and is_meant(pod):
+                found[domain] = pod
         return found
 
-    def near(other: Pod, term: PodAffinityTerm) -> Iterable[str]:
-        there = nodes.get(other.spec.node_name)
-        # No pod is near a node without the label.
-        value = there.labels.get(term.topology_key) if there is not None else None
-        return by_value(term.topology_key)[value] if value is not None else ()
-
-    return near
+    def nodes_in(self, term: PodAffinityTerm, domain: str) -> Sequence[str]:
+        """Return the names of the nodes in a domain."""
+        label = term.topology_key
+        if label not in self._by_label:
+            by_value = self._by_label[label] = {}
+            for name, node in self._nodes.items():
+                by_value.setdefault(node.labels.get(label, ""), []).append(name)
+        return self._by_label[label][domain]
 
 
 def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:
     """True if an affinity term of the pod with metadata `of` selects the pod with metadata `other`. A term with a
     namespaceSelector is taken to select all namespaces, because the labels of namespaces are not known here.
     """
-    if term.label_selector is None:
+    if term.label_selector is None or not _is_in_its_namespaces(term, of, other):
         return False
-    if term.namespace_selector is None:
-        namespaces = term.namespaces or (of.namespace,)
-        if other.namespace not in namespaces:
-            return False
     return matching.matches_labels(term.label_selector, other.labels)
+
+
+def _selector(term: PodAffinityTerm, of: Meta) -> Callable[[Pod], bool]:
+    """Return a function that says whether an affinity term of the pod with metadata `of` selects a pod, as `_selects`
+    does. It is made for many pods.
+    """
+    if term.label_selector is None:
+        return lambda _: False
+    matches = matching.label_matcher(term.label_selector)
+    return lambda other: _is_in_its_namespaces(term, of, other.metadata) and matches(other.labels)
+
+
+def _is_in_its_namespaces(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:
+    return term.namespace_selector is not None or other.namespace in (term.namespaces or (of.namespace,))
 
 
 def _avoid(avoided: dict[str, str], names: Iterable[str], why: str) -> None:

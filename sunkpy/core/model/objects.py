@@ -86,6 +86,14 @@ class KubeObject(Wire, frozen=True, kw_only=True):
         return self.metadata.deletion_timestamp is not None
 
 
+def shown_to(namespace: str, other: KubeObject, *, kind: str = "pod") -> str:
+    """Return the words for an object in texts that everybody in a namespace may read, such as Events: its namespace and
+    name, or no name if it is in another namespace, because these people may not see it there.
+    """
+    is_own = other.metadata.namespace == namespace
+    return f"{kind} {'/'.join(other.key)}" if is_own else f"a {kind} of another namespace"
+
+
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of Kubernetes object, in any version. `group` is empty for the core API, such as Pod."""
 

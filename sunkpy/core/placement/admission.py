@@ -15,7 +15,7 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Node, Pod, Taint
+from sunkpy.core.model.objects import Node, Pod, Taint, shown_to
 from sunkpy.core.placement.eligibility import TRANSIENT_TAINTS
 
 
@@ -62,7 +62,7 @@ def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Ad
         is_of_others = not matching.shortfalls(needs, matching.free_allocatable(node, ()))
         return Admission(verdict=Verdict.REFUSE, why=why, is_of_others=is_of_others)
     ending = ", ".join(
-        sorted(f"{o.metadata.namespace}/{o.name}" for o in others if o.is_deleting and not o.is_finished)
+        sorted({shown_to(pod.metadata.namespace, o) for o in others if o.is_deleting and not o.is_finished})
     )
     return Admission(verdict=Verdict.WAIT, why=f"{why} until {ending} has ended")
 

@@ -10,7 +10,8 @@ Source of the rules: kube-scheduler plugin podtopologyspread (filtering.go, and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Node, Pod, PodSpec, SpreadConstraint
@@ -18,12 +19,33 @@ from sunkpy.core.model.objects import Node, Pod, PodSpec, SpreadConstraint
 
 def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
     """True if the spread constraint of the pod `of` counts the pod `other`, which may be the same pod."""
-    if constraint.label_selector is None or other.metadata.namespace != of.metadata.namespace:
-        return False
-    alike = (name for name in constraint.match_label_keys if name in of.labels)
-    return matching.matches_labels(constraint.label_selector, other.labels) and all(
-        other.labels.get(name) == of.labels[name] for name in alike
-    )
+    return counter_of(constraint, of)(other)
+
+
+def counter_of(constraint: SpreadConstraint, of: Pod) -> Callable[[Pod], bool]:
+    """Return a function that says whether the spread constraint of the pod `of` counts a pod. It is made for many
+    pods.
+    """
+    if constraint.label_selector is None:
+        return lambda _: False
+    namespace, matches = of.metadata.namespace, matching.label_matcher(constraint.label_selector)
+    alike = labels_alike(constraint, of)
+
+    def counts(other: Pod) -> bool:
+        return (
+            other.metadata.namespace == namespace
+            and matches(other.labels)
+            and all(other.labels.get(name) == value for name, value in alike)
+        )
+
+    return counts
+
+
+def labels_alike(constraint: SpreadConstraint, of: Pod) -> tuple[tuple[str, str], ...]:
+    """Return the labels that a pod must have, besides those of the selector, to be counted by the spread constraint of
+    the pod `of` (`matchLabelKeys`).
+    """
+    return tuple((name, of.labels[name]) for name in constraint.match_label_keys if name in of.labels)
 
 
 def labels_compared(pod: Pod) -> Iterator[str]:
@@ -46,8 +68,18 @@ def crowded(
     """
     found: dict[str, str] = {}
     others = tuple(each for each in others if not each.is_finished and not each.is_deleting)
+
+    @cache
+    def included(honors_affinity: bool, honors_taints: bool) -> Sequence[Node]:
+        return [
+            node
+            for name, node in nodes.items()
+            if is_usable(name) and _is_included(pod.spec, node, honors_affinity, honors_taints)
+        ]
+
     for each in pod.spec.hard_spread_constraints:
-        for name, why in _crowded(each, pod, nodes, others, is_usable):
+        honored = included(each.node_affinity_policy != "Ignore", each.node_taints_policy == "Honor")
+        for name, why in _crowded(each, pod, nodes, honored, others):
             found.setdefault(name, why)
     return found
 
@@ -56,23 +88,15 @@ def _crowded(
     constraint: SpreadConstraint,
     pod: Pod,
     nodes: Mapping[str, Node],
+    included: Iterable[Node],
     others: Iterable[Pod],
-    is_usable: Callable[[str], bool],
 ) -> Iterator[tuple[str, str]]:
-    key = constraint.topology_key
-    counted = {
-        name: node.labels[key]
-        for name, node in nodes.items()
-        if key in node.labels and is_usable(name) and _is_included(constraint, pod.spec, node)
-    }
+    key, counts = constraint.topology_key, counter_of(constraint, pod)
+    counted = {node.name: node.labels[key] for node in included if key in node.labels}
     pods = Counter(dict.fromkeys(counted.values(), 0))
-    pods.update(
-        counted[other.spec.node_name]
-        for other in others
-        if other.spec.node_name in counted and is_counted(constraint, pod, other)
-    )
+    pods.update(counted[other.spec.node_name] for other in others if other.spec.node_name in counted and counts(other))
     least = min(pods.values(), default=0) if len(pods) >= (constraint.min_domains or 1) else 0
-    own = int(is_counted(constraint, pod, pod))
+    own = int(counts(pod))
     for name, node in nodes.items():
         value = node.labels.get(key)
         if value is None:
@@ -82,8 +106,7 @@ def _crowded(
             yield name, f"{there} pods like it are in {key}={value} and {least} elsewhere ({skew})"
 
 
-def _is_included(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
-    if constraint.node_affinity_policy != "Ignore" and not matching.matches_affinity(node, spec):
+def _is_included(spec: PodSpec, node: Node, honors_affinity: bool, honors_taints: bool) -> bool:
+    if honors_affinity and not matching.matches_affinity(node, spec):
         return False
-    honors_taints = constraint.node_taints_policy == "Honor"
     return not honors_taints or not matching.untolerated(node.spec.taints, spec.tolerations)

@@ -15,7 +15,7 @@ from sunkpy.core.gang.devices.indices import noted_indices
 from sunkpy.core.gang.identity import noted_job
 from sunkpy.core.model.devices import read_extra
 from sunkpy.core.model.gres import gres_name
-from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.objects import Node, Pod, shown_to
 from sunkpy.core.model.states import JobId, SlurmNode
 from sunkpy.core.placement.admission import Admission, Verdict
 from sunkpy.scheduler.pods.writer import PodWriter
@@ -61,7 +61,8 @@ class Handout:
         for name in {node.name for _, node in placed}:
             others = [pod for pod in await self._pods.others_on(name) if noted_job(pod) != job]
             if ahead := next((pod for pod in others if holds_up(pod, self._resource)), None):
-                why = f"the kubelet of node {name} has yet to admit pod {'/'.join(ahead.key)}, which has GPUs too"
+                whose = shown_to(placed[0][0].pod.metadata.namespace, ahead)
+                why = f"the kubelet of node {name} has yet to admit {whose}, which has GPUs too"
                 obstacles |= {
                     each.pod.uid: lacking(DeviceLack.AHEAD, why) for each, node in placed if node.name == name
                 }

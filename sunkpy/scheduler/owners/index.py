@@ -31,6 +31,7 @@ class OwnerIndex:
         self._above: dict[str, Above] = {}
         self._below: Groups[Link, str, str] = Groups()
         self._links: Groups[tuple[Kind, str], Link, Link] = Groups()
+        self._of_kind: Groups[Kind, Link, Link] = Groups()
         self._last: dict[Link, Owner] = {}
         self._change = asyncio.Event()
         self.on_change: Callable[[str, bool], None] = lambda uid, is_wish: None
@@ -38,7 +39,7 @@ class OwnerIndex:
         has.
         """
         watches.add_listener(self._changed)
-        watches.in_use = lambda: {kind for kind, _ in self._links}
+        watches.in_use = lambda: tuple(self._of_kind)
         watches.is_needed = lambda kind, name: (kind, name) in self._links
 
     def of(self, pod: Pod) -> gang.Owners | None:
@@ -102,6 +103,7 @@ class OwnerIndex:
         for link in above.links:
             self._below.put(link, pod.uid, pod.uid)
             self._links.put((link.kind, link.name), link, link)
+            self._of_kind.put(link.kind, link, link)
         for link, owner in zip(above.links, above.owners, strict=False):
             self._last[link] = owner
         if before is not None:
@@ -118,15 +120,14 @@ class OwnerIndex:
                 self._last.pop(link, None)
                 self._watches.forget(link)
                 self._links.drop((link.kind, link.name), link)
+                self._of_kind.drop(link.kind, link)
 
     def _newest(self, link: Link) -> Owner:
         return self._watches.seen(link) or self._last[link]
 
     def _changed(self, kind: Kind, key: Key | None) -> None:
-        if key is None:
-            links = tuple(link for link in self._below if link.kind == kind)
-        else:
-            links = self._links.of((kind, key[1]))
+        # Whoever makes pods may name thousands of kinds, and all of them may change at the same time.
+        links = self._of_kind.of(kind) if key is None else self._links.of((kind, key[1]))
         if not links:
             return
         for link in links:

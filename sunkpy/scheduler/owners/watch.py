@@ -213,11 +213,12 @@ class OwnerWatches:
     async def _keep_forgetting(self) -> None:
         while True:
             await asyncio.sleep(self._times.dropped_each_s)
-            for kind in self._kinds.drop_unneeded(self.in_use()):
-                # As if no pod had ever needed the kind: the next pod that does starts its watch again.
-                if (watch := self._watches.pop(kind, None)) is not None:
-                    watch.end()
-                self._read = {link: found for link, found in self._read.items() if link.kind != kind}
+            dropped = frozenset(self._kinds.drop_unneeded(self.in_use()))
+            # As if no pod had ever needed the kinds: the next pod that does starts their watches again.
+            for watch in [self._watches.pop(kind) for kind in dropped & self._watches.keys()]:
+                watch.end()
+            if dropped:
+                self._read = {link: found for link, found in self._read.items() if link.kind not in dropped}
 
     def _informer(self, resource: Resource) -> Informer[Owner]:
         kind = resource.kind

@@ -79,7 +79,9 @@ def test_it_keeps_all_that_a_leader_reads_in_the_note_of_a_binding():
 )
 def test_a_pod_asks_for_no_more_time_than_any_eviction_gives(values, most_s):
     spec = of_kind(render("slurm", values), "ValidatingAdmissionPolicy")[GRACE]["spec"]
-    assert f"terminationGracePeriodSeconds.orValue(30) > {most_s}" in spec["matchConditions"][0]["expression"]
+    expression = spec["matchConditions"][0]["expression"]
+    assert f"terminationGracePeriodSeconds.orValue(30) > {most_s}" in expression
+    assert "terminationGracePeriodSeconds.orValue(30) == 0" in expression
     assert f"and of its probes, is at most {most_s}, because" in spec["validations"][0]["message"]
 
 

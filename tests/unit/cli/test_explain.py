@@ -146,7 +146,7 @@ async def test_a_pod_whose_node_has_no_room_yet_waits_for_the_one_that_ends(worl
     world.add_pod(annotations={"sunkpy.dev/job-id": str(job)})
     text = await of_pod(world, tmp_path, asks_slurm=True)
     assert text.startswith("Pod default/web is not bound yet: another pod on its node is ending\n")
-    assert "until default/old has ended" in text
+    assert "until pod default/old has ended" in text
 
 
 async def test_what_may_not_be_read_is_named_and_the_rest_is_said(world, tmp_path):

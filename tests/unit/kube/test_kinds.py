@@ -178,6 +178,25 @@ async def test_what_it_costs_does_not_grow_with_the_number_of_missing_kinds(api,
         assert api.asked[CREWS] == 1
 
 
+async def test_other_tasks_have_their_turn_while_thousands_of_kinds_are_found_missing(api, tmp_path):
+    async with following(api, tmp_path, CREW) as found:
+        await api.until(lambda: found.at() == CREWS)
+        told = []
+
+        async def watch():
+            while True:
+                told.append(len(found.told))
+                await asyncio.sleep(0)
+
+        watching = asyncio.ensure_future(watch())
+        for kind in ghosts(2000):
+            found.kinds.follow(kind)
+        await api.until(lambda: len(found.told) == 1 + 2000)
+        await asyncio.sleep(0)
+        watching.cancel()
+    assert max(after - before for before, after in itertools.pairwise(told)) <= 100
+
+
 async def test_of_kinds_that_may_not_be_read_one_at_a_time_is_tried_again(api, tmp_path):
     plurals = [f"crews{number}" for number in range(5)]
     for plural in plurals:

@@ -20,6 +20,23 @@ def calls_of(work):
     return count
 
 
+def lines_of(work):
+    """How many lines of sunkpy are run while it works: a loop in one line counts each time round."""
+    count = 0
+
+    def run(_, event, __):
+        nonlocal count
+        count += event == "line"
+        return run
+
+    sys.settrace(lambda frame, _, __: run if "/sunkpy/" in frame.f_code.co_filename else None)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return count
+
+
 @contextlib.contextmanager
 def entered(function):
     """Gives how often a function of sunkpy has been entered by anybody in this thread since the block began."""

@@ -9,7 +9,7 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.runtime import verdicts
 from sunkpy.scheduler.pods.neighbours import Neighbours
 from tests.unit.core.gang.pods import make_node
-from tests.unit.scheduler.counting import calls_of, entered
+from tests.unit.scheduler.counting import calls_of, entered, lines_of
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
@@ -67,6 +67,27 @@ def test_a_binding_costs_as_much_with_daemons_on_many_nodes_as_with_daemons_on_f
             calls_of(lambda: avoid_nodes([make("mine", **asked)], neighbours.around(nodes, listed=listed)))  # noqa: B023
         )
     assert costs[0] == costs[1]
+
+
+def everywhere_on_linux(how):
+    """Terms that select all pods of all namespaces, in a domain that is the whole cluster."""
+    all_of = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "kubernetes.io/os"}
+    return {"affinity": {how: {"requiredDuringSchedulingIgnoredDuringExecution": [all_of]}}}
+
+
+@pytest.mark.parametrize("how", ["podAntiAffinity", "podAffinity", "of others"])
+def test_a_rule_about_all_pods_costs_time_by_the_number_of_pods_and_of_nodes_and_not_by_their_product(how):
+    costs = []
+    for count in (50, 400):
+        nodes = {f"n{number}": make_node(f"n{number}", labels={"kubernetes.io/os": "linux"}) for number in range(count)}
+        theirs = everywhere_on_linux("podAntiAffinity") if how == "of others" else {}
+        pods = [make(f"web-{name}", node=name, **theirs) for name in nodes]
+        mine = make("mine", namespace="tenant", **({} if how == "of others" else everywhere_on_linux(how)))
+        neighbours = Neighbours(pods=lambda pods=pods: pods)
+        for pod in pods:
+            neighbours.update(None, pod)
+        costs.append(lines_of(lambda: avoid_nodes([mine], neighbours.around(nodes))))  # noqa: B023
+    assert costs[1] < 12 * costs[0]
 
 
 @pytest.mark.parametrize("namespace", ["default", "tenant"])

@@ -230,7 +230,7 @@ async def test_no_member_is_bound_before_all_would_be_admitted(world, tmp_path):
         await world.until(lambda: world.cancelled == [job_id])
         assert (world.bindings, world.deleted) == ([], [])
         notes = [note.split("; ")[0] for note in world.notes("FailedScheduling")]
-        lacks = "node node-3 lacks cpu: needs 1, has 0 until x/ending has ended"
+        lacks = "node node-3 lacks cpu: needs 1, has 0 until a pod of another namespace has ended"
         assert set(notes) == {lacks}
 
 

@@ -25,6 +25,7 @@ from sunkpy.scheduler.pods import index as members
 from sunkpy.scheduler.settings import SchedulerSettings
 from tests.doubles.apiserver import refusal
 from tests.doubles.serving import answering
+from tests.unit.scheduler.counting import lines_of
 from tests.unit.scheduler.test_scheduler import hook_client
 from tests.unit.scheduler.world import World, leading, reference
 
@@ -522,6 +523,20 @@ async def test_kinds_that_pods_invented_are_not_looked_for_when_the_pods_are_gon
         asked = world.api.asked["/apis"]
         await asyncio.sleep(0.5)
         assert world.api.asked["/apis"] == asked
+
+
+async def test_a_kind_that_changes_costs_as_much_among_many_kinds_that_pods_invented_as_among_few(world, tmp_path):
+    costs = []
+    for count in (3, 300):
+        async with climbing(world, tmp_path) as above:
+            for number in range(count):
+                ghost = {"apiVersion": "ghosts.example.com/v1", "kind": f"Ghost{number}"}
+                meta = {"name": "x", "uid": f"g{number}"}
+                pod = world.add_pod(f"p{count}-{number}", owner=ghost | {"metadata": meta})
+                assert above.owners.of(msgspec.convert(pod, Pod)) is None
+            kind = Kind(group="ghosts.example.com", kind="Ghost1")
+            costs.append(lines_of(lambda: above.watches._tell(kind, None)))  # noqa: B023
+    assert costs[0] == costs[1]
 
 
 @pytest.mark.usefixtures("often", "soon")

@@ -33,8 +33,8 @@ MOST_ENTERED = {
     "pass": (23, 70),
     "epilog": (20, 75),
     "prolog": (21, 93),
-    "recognition": (16, 73),
-    "created to bound": (59, 422),
+    "recognition": (16, 80),
+    "created to bound": (59, 430),
 }
 """Files, and functions: of passes, epilogs and prologs the median. Half of the passes have much to do."""
 

@@ -28,7 +28,7 @@ from sunkpy.core.model.devices import (
 )
 from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.matching import tolerates
-from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, Pod, Toleration
+from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, Pod, Toleration, shown_to
 from sunkpy.core.placement.admission import Admission, Verdict
 
 OwnerOf = Callable[[DeviceId], ResourceClaim | None]
@@ -241,7 +241,7 @@ def _choose(
                 return lacking(DeviceLack.INDICES, why)
             tolerations = request.exactly.tolerations or ()
             for index in taken:
-                found = _device_at(on, gres, index, owner_of, given, tolerations)
+                found = _device_at(on, gres, index, owner_of, given, tolerations, pod.metadata.namespace)
                 if isinstance(found, Admission):
                     return found
                 given.add(found)
@@ -265,9 +265,10 @@ def _device_at(
     owner_of: OwnerOf,
     given: set[DeviceId],
     tolerations: Sequence[Toleration],
+    namespace: str,
 ) -> DeviceId | Admission:
     """Return the device that stands behind one of Slurm's indices on a node, or why the pod cannot have this device.
-    `given`: devices that were chosen for other requests at the same time.
+    `given`: devices that were chosen for other requests at the same time. `namespace`: that of the pod.
     """
     what, listed = f"{gres} {index} of node {on.node}", on.listed.get(gres_name(gres), ())
     if index >= len(listed):
@@ -293,7 +294,8 @@ def _device_at(
         return _refuse(DeviceLack.TWICE, f"device {found} stands behind two indices of Slurm, one of them {what}")
     owner = owner_of(found)
     if owner is not None:
-        return lacking(DeviceLack.TAKEN, f"device {found} ({what}) is allocated to claim {'/'.join(owner.key)}")
+        whose = shown_to(namespace, owner, kind="claim")
+        return lacking(DeviceLack.TAKEN, f"device {found} ({what}) is allocated to {whose}")
     if short := _short_counter(on, found, owner_of, given):
         why = f"device {found} ({what}) shares {short.name} of {short.set} with others, and they leave it too little"
         return lacking(DeviceLack.TAKEN, why)

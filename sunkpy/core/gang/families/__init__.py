@@ -40,7 +40,7 @@ from sunkpy.core.gang.families.declaration import LARGEST_GANG, BadDeclaration, 
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
 from sunkpy.core.gang.job.options import Problem
-from sunkpy.core.gang.limits import KAI_DOMAIN, explain_length, specs_of
+from sunkpy.core.gang.limits import KAI_DOMAIN, explain_length, explain_variety, specs_of
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -192,12 +192,14 @@ def _check(gang: Gang, largest: int) -> None:
     resources.
 
     Raises:
-        BadDeclaration: the gang is too large, or one of its pods has a list that is too long.
+        BadDeclaration: the gang is too large, one of its pods has a list that is too long, or its pods differ too much.
         BadQuantity: a pod or template asks for something that is not a quantity.
     """
     if gang.seats > largest:
         text = f"{gang.kind} declares {gang.seats} pods, and a gang has at most {largest}: make several gangs, or"
         raise BadDeclaration(f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster")
+    if unlike := explain_variety(gang):  # before each of them is looked at
+        raise BadDeclaration(f"{gang.kind}: {unlike}")
     for name, spec in specs_of(gang):
         if long := explain_length(spec):
             raise BadDeclaration(f"{name} {long}")

@@ -243,7 +243,7 @@ def _in_the_docs():
 
 
 NO_CRD = "the apiserver knows no kind JobSet of jobset.x-k8s.io: its CRD is not installed"
-ENDING = Admission(verdict=Verdict.WAIT, why="node a lacks cpu: needs 2, has 1 until default/old has ended")
+ENDING = Admission(verdict=Verdict.WAIT, why="node a lacks cpu: needs 2, has 1 until pod default/old has ended")
 FULL = Admission(verdict=Verdict.REFUSE, why="node a lacks cpu: needs 2, has 1")
 REFUSED = "submit job web-1 (partition low, account none): Invalid account (error 2045)"
 

@@ -260,7 +260,7 @@ def around(pods_on):
 
 
 IN_ANTI = "pod default/other is in its anti-affinity"
-IN_ELSEWHERE = "pod elsewhere/other is in its anti-affinity"
+IN_ELSEWHERE = "a pod of another namespace is in its anti-affinity"
 KEEPS_AWAY = "pod default/other keeps it away"
 NOT_THERE = "no pod of its affinity is there"
 
@@ -280,6 +280,11 @@ NOT_THERE = "no pod of its affinity is there"
         (apart(term(ZONE)), {"n4": [there()]}, {}),
         ({}, {"n3": [there(apart(term()))]}, {"n3": KEEPS_AWAY}),
         ({}, {"n3": [there(apart(term(app="db")))]}, {}),
+        (
+            {},
+            {"n3": [there(apart(term(namespaces=["default"])), namespace="elsewhere")]},
+            {"n3": "a pod of another namespace keeps it away"},
+        ),
         (ports(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
         (sidecar(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
         (ports(80), {"n2": [there(ports(80, protocol="UDP"))]}, {}),

@@ -29,8 +29,13 @@ def test_the_kubelet_counts_every_pod_that_has_not_finished(others, verdict):
     assert would_kubelet_admit(ASKS_2, make_node(), others).verdict is verdict
 
 
-def test_waiting_names_the_pods_that_are_waited_for():
-    assert "default/other" in would_kubelet_admit(ASKS_2, make_node(), [other("3", deleting=True)]).why
+def test_waiting_names_the_pods_that_are_waited_for_if_they_are_of_the_same_namespace():
+    going = other("3", deleting=True)
+    elsewhere = [
+        replace(going, metadata=replace(going.metadata, namespace="x", name=name, uid=name)) for name in ("a", "b")
+    ]
+    for others, whose in (([going], "pod default/other"), (elsewhere, "a pod of another namespace")):
+        assert would_kubelet_admit(ASKS_2, make_node(), others).why.endswith(f" until {whose} has ended")
 
 
 def test_extended_resources_and_the_number_of_pods_count():

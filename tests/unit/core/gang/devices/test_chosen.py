@@ -150,6 +150,10 @@ def test_a_device_of_another_claim_is_waited_for():
     _, refused = choose_devices(wanted, CLASSES, {device(1): other}.get)
     assert (refused["p"].verdict, refused["p"].reason) == (Verdict.WAIT, "taken")
     assert refused["p"].why == "device node-1/gpu-1 (gpu 1 of node node-1) is allocated to claim default/other"
+    metadata = msgspec.structs.replace(other.metadata, namespace="elsewhere")
+    elsewhere = msgspec.structs.replace(other, metadata=metadata)
+    _, refused = choose_devices(wanted, CLASSES, {device(1): elsewhere}.get)
+    assert refused["p"].why.endswith(" is allocated to a claim of another namespace")
 
 
 @pytest.mark.parametrize(

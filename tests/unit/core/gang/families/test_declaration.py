@@ -17,6 +17,7 @@ from sunkpy.core.gang.limits import within_limits
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import Wire
+from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Eligibility
 from tests.unit.core.gang.calls import counted
 from tests.unit.core.gang.families import test_jobset as jobset
@@ -24,7 +25,7 @@ from tests.unit.core.gang.families import test_lws as lws
 from tests.unit.core.gang.families import test_mpi_operator as mpi_operator
 from tests.unit.core.gang.families import test_paddlecloud as paddlecloud
 from tests.unit.core.gang.families import test_training_operator as training_operator
-from tests.unit.core.gang.families.workload import owner, pod
+from tests.unit.core.gang.families.workload import gang, owner, pod
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 JUNK = (None, -1, 0, 1, 7, 10**30, 0.5, True, "x", "", [], {}, [None])
@@ -235,6 +236,44 @@ def test_a_pod_with_a_list_that_is_too_long_is_refused(what, spec):
     assert action.message == f"pod p has 5000 {what}, and {most} are the most"
     assert calls < 75_000
     assert not gang.is_sized
+
+
+def unlike(number):
+    """The parts of a spec in which pod `number` of a gang may differ from all others."""
+    affinity = [{"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {f"k{n}": str(number)}}} for n in range(16)]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": affinity}
+    spread = [{"topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule", "maxSkew": number + 1}]
+    return {
+        "terms of affinity to pods and topologySpreadConstraints": [
+            {"affinity": {"podAffinity": required}},
+            {"affinity": {"podAntiAffinity": required}},
+            {"topologySpreadConstraints": [each | {"labelSelector": {"matchLabels": {"k": "v"}}} for each in spread]},
+        ],
+        "combinations of requests, nodeSelector, affinity and tolerations": [
+            {"nodeSelector": {"rack": str(number)}},
+            {"tolerations": [{"key": str(number), "operator": "Exists"}]},
+        ],
+    }
+
+
+@pytest.mark.parametrize(("what", "at"), [(what, at) for what, specs in unlike(0).items() for at in range(len(specs))])
+def test_a_gang_of_hundreds_of_pods_that_all_differ_is_refused(what, at):
+    annotations = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "300"}
+    # More than 64 templates are refused as such, whatever their rules.
+    count = 300 if "combinations" in what or at == 2 else 60
+    pods = [pod(f"p{n}", annotations=annotations, spec=unlike(n)[what][at]) for n in range(count)]
+    (made, actions), calls = counted(_planned, pods, ())
+    assert {action.message for action in actions} == {
+        f"gang default/g: its pods have more than 64 different {what}: make several gangs"
+    }
+    assert calls < 75_000
+    assert not made.is_sized
+
+
+def test_pods_that_each_name_a_node_are_no_gang_that_differs_too_much():
+    annotations = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "100"}
+    pods = [pod(f"p{n}", annotations=annotations, spec={"nodeSelector": {HOSTNAME: f"n{n}"}}) for n in range(100)]
+    assert gang(pods).refused == ""
 
 
 def test_a_sum_of_thousands_of_containers_takes_time_by_their_number():
