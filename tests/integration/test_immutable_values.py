@@ -146,6 +146,17 @@ def test_it_is_refused_with_what_to_do(api: Apiserver, values: dict[str, object]
     assert api.ask("admin", "GET", STATEFULSETS).json()["items"] == before
 
 
+@pytest.mark.parametrize("state", [{}, {"state": "DRAIN"}])
+def test_null_does_not_open_a_partition_that_has_limits(api: Apiserver, state: Mapping[str, object]):
+    of_gpus = {"maxTime": 60, "conf": {"AllowAccounts": ["chem"]}, **state}
+    assert upgrade(api, {"partitions": {"gpu": of_gpus, "new": None}}) == ""
+    said = "partitions.gpu: null does not remove it, but takes its limits away. To remove it, set partitions.gpu.state"
+    assert said in upgrade(api, {"partitions": {"gpu": None, "new": None}})
+    assert upgrade(api, {"partitions": {"gpu": {}, "new": None}}) == ""
+    assert upgrade(api, {"partitions": {"gpu": {"state": "DRAIN"}, "new": {"state": "DRAIN"}}}) == ""
+    assert upgrade(api, {}) == ""
+
+
 @pytest.mark.parametrize(
     ("chart", "values", "said"),
     [

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Checks whether a part of Slurm starts on a new configuration: it starts the part alone, with an empty state, until it has read
 # its files. Running parts are not touched. If the part cannot start, the script prints Slurm's own words and exits with 3. It
-# also exits with 3 if the running slurmctld is of a later release than this one, which could not read the saved state, if a
-# program or plugin that slurm.conf names is not in the image, and if a shell cannot read a script of the site.
+# also exits with 3 if the running slurmctld is of a later release than this one, which could not read the saved state, if it does
+# not know the QoS of a partition, if a program or plugin that slurm.conf names is not in the image, and if a shell cannot read a
+# script of the site.
 #   check-config slurmctld|slurmdbd
 #   check-config slurmd|login IMAGE [FOLDER...]
 #     IMAGE   where the image stands in the values
@@ -11,6 +12,7 @@
 #   /keys       slurm.key or slurm.jwks, to be read, and to ask the slurmctld that runs
 #   /etc/slurm  empty and writable
 #   /etc/sunkpy/site/{prolog,epilog}.d  scripts of the site around jobs, for slurmd
+#   SUNKPY_QOS  the QoS that the values describe, separated by spaces, for slurmctld
 set -euo pipefail
 unset SLURM_JWT
 umask 077
@@ -40,6 +42,8 @@ if [ "$daemon" = slurmctld ] && install -m 0600 /keys/slurm.* "$scratch/ask/" 2>
   for _ in {1..50}; do [ ! -S /run/slurm/sack.socket ] || break; sleep 0.1; done
   # A slurmctld of an earlier release answers no newer client, and one that is away does not answer.
   runs=$(timeout 5 scontrol show config 2> /dev/null | sed -n 's/^SLURM_VERSION *= //p') || true
+  # Without accounting it has none.
+  has_qos=$(timeout 5 scontrol -o show assoc_mgr flags=qos 2> /dev/null | sed -n 's/^QOS=\([^(]*\)(.*/\1/p') || true
   kill "$sackd" 2> /dev/null || true # if sackd cannot read the keys, it has already ended
   unset SLURM_CONF
   own=$(slurmctld -V | sed 's/.* //')
@@ -48,6 +52,15 @@ if [ "$daemon" = slurmctld ] && install -m 0600 /keys/slurm.* "$scratch/ask/" 2>
     echo "at $runs, or restore a backup of $own into a new namespace: docs/tasks/upgrade.md"
     exit 3
   fi
+  # slurmctld ends at its start if slurmdbd has no such QoS. sunkpy makes those of the values a moment later.
+  # shellcheck disable=SC2086 # words
+  known=$(printf '%s\n' $has_qos ${SUNKPY_QOS-} | sort -u)
+  while read -r partition qos; do
+    if [ -z "$has_qos" ] || [ -z "$qos" ] || grep -qixF -e "$qos" <<< "$known"; then continue; fi
+    echo "partitions.$partition.conf.QOS: Slurm has no QoS $qos, and slurmctld would not start. Describe it in accounts.wanted.qos,"
+    echo "make it with sacctmgr, or name one of these: ${known//$'\n'/, }"
+    exit 3
+  done <<< "$(sed -nE 's/^PartitionName=([^ ]+) (.* )?QOS="?([^" ]+).*/\1 \3/Ip' /config/slurm.conf)"
 fi
 cp -L /config/* /etc/slurm/
 chmod 0644 /etc/slurm/*.conf

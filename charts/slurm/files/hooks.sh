@@ -102,13 +102,14 @@ ask_until_done() {
 }
 
 # The scripts of the site for $1 (prolog, epilog) whose names match $2, by name, as root with Slurm's variables. Sets
-# `why` to the one that failed; those after it do not run.
+# `why` to the one that failed; those after it do not run. What they make has the rights that it would have under slurmd itself, so
+# that a job can enter a folder that `mkdir -p` made for it.
 run_site() {
   local script code
   for script in "$site/$1.d"/$2; do
     [ -f "$script" ] && [ -x "$script" ] || continue
     code=0
-    timeout --kill-after=5 "$SUNKPY_SCRIPT_TIMEOUT_S" "$script" < /dev/null >&2 || code=$?
+    (umask 022 && exec timeout --kill-after=5 "$SUNKPY_SCRIPT_TIMEOUT_S" "$script" < /dev/null >&2) || code=$?
     [ "$code" != 0 ] || continue
     why="${script##*/} failed with $code"
     [ "$code" != 124 ] && [ "$code" != 137 ] || why="${script##*/} took more than $SUNKPY_SCRIPT_TIMEOUT_S s"

@@ -163,12 +163,16 @@ Call with (dict "root" $ "name" …). */}}
 {{- .name }}
 {{- end }}
 
-{{- /* Nothing, or the refusal to leave out a partition that takes jobs: slurmctld ends those that run in one that is gone. */}}
+{{- /* Nothing, or the refusal to leave out a partition that takes jobs: slurmctld ends those that run in one that is gone. One
+without values has all nodes and no limits. Somebody who writes null in place of the values that it has wants to remove it. */}}
 {{- define "slurm.keptPartitions" -}}
 {{- range regexFindAll "(?m)^PartitionName=.*$" (include "slurm.confThere" . ) -1 }}
 {{- $name := regexFind "^[^ ]+" . | trimPrefix "PartitionName=" }}
 {{- if not (or (hasKey $.Values.partitions $name) (eq $name "sunkpy-verify") (regexMatch "(?i) State=(DRAIN|DOWN|INACTIVE)( |$)" .)) }}
 {{- fail (printf "partitions: %s is left out, and slurmctld ends the jobs that run in a partition that is gone: set partitions.%s.state: DRAIN, wait until `squeue -p %s` is empty, then leave it out" $name $name $name) }}
+{{- end }}
+{{- if and (hasKey $.Values.partitions $name) (kindIs "invalid" (get $.Values.partitions $name)) (ne . (printf "PartitionName=%s Nodes=ALL PriorityTier=1" $name)) }}
+{{- fail (printf "partitions.%s: null does not remove it, but takes its limits away. To remove it, set partitions.%s.state: DRAIN, wait until `squeue -p %s` is empty, then leave its key out. For a partition of all nodes without limits write {}" $name $name $name) }}
 {{- end }}
 {{- end }}
 {{- end }}

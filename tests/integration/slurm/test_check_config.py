@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from devcluster.waiting import wait_until
-from tests.integration.slurm.daemons import ROOT, RealSlurm, give
+from tests.integration.slurm.daemons import ROOT, RealAccounting, RealSlurm, give
 from tests.integration.slurm.spank import build_plugin
 from tests.roots import RELEASE, SUITE, unpack
 from tests.unit.charts.rendering import Manifest, of_kind, render
@@ -380,6 +380,40 @@ def test_no_earlier_slurm_follows_a_later_one(root: Path, tmp_path: Path):
         r"images\.slurmctld and images\.slurmdbd\nat \1, or restore a backup of \2 into a new namespace: ",
         words,
     ), words
+
+
+def test_a_qos_of_a_partition_that_the_running_slurm_does_not_have_is_refused(root: Path, tmp_path: Path):
+    values = {"accounts": {"wanted": {"qos": {"soon": {}, "later": {}}}}}
+    env = container_of(render("slurm", values), "demo-check", "slurmctld")[0]["env"]
+    assert env == [{"name": "SUNKPY_QOS", "value": "later soon"}]
+    accounting = RealAccounting(tmp_path / "runs", SUITE)
+    slurm = RealSlurm(tmp_path / "runs", SUITE, accounting)
+    words = {}
+    try:
+        asked = ("scontrol", "show", "assoc_mgr", "flags=qos")
+        assert wait_until(lambda: bool(accounting.sacctmgr("show", "cluster")), timeout_s=60), slurm.logs()
+        accounting.sacctmgr("add", "qos", "there")
+        assert wait_until(lambda: "QOS=there(" in slurm.run_as("slurm", *asked)[1], timeout_s=60), slurm.logs()
+        give(root / "keys/slurm.key", (slurm.root / "etc/slurm/slurm.key").read_bytes(), 401)
+        for qos in ("nosuch", "there", "There", "soon"):
+            config = tmp_path / qos
+            config.mkdir()
+            conf = (slurm.root / "etc/slurm/slurm.conf").read_text()
+            (config / "slurm.conf").write_text(f"{conf}PartitionName=gpu Nodes=ALL QOS={qos} MaxTime=60\n")
+            shutil.copy(ROOT / "charts/slurm/files/check-config.sh", config / "check-config")
+            check = ("env", "SUNKPY_QOS=later soon", "bash", "/config/check-config", "slurmctld")
+            words[qos] = run([], ENTER, root, config, *check)
+    finally:
+        accounting.stop()
+        slurm.stop()
+        shutil.rmtree(root / "keys", ignore_errors=True)
+    assert words.pop("nosuch") == (
+        3,
+        "partitions.gpu.conf.QOS: Slurm has no QoS nosuch, and slurmctld would not start. "
+        "Describe it in accounts.wanted.qos,\n"
+        "make it with sacctmgr, or name one of these: later, normal, soon, there\n",
+    )
+    assert not [said for _, said in words.values() if "has no QoS" in said], words
 
 
 @pytest.mark.skipif(SUITE != "trixie", reason="is later than no other release")

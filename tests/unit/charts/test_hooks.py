@@ -1101,6 +1101,15 @@ def test_scripts_of_the_site_run_by_name_before_and_after_ours(
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog"])
+@pytest.mark.parametrize("name", ["10-scratch", "90-scratch"])
+def test_people_can_enter_a_folder_that_a_script_of_the_site_makes(hook: str, name: str, hooks: Hooks):
+    put_script(hooks, hook, name, f"mkdir -p {hooks.folder}/scratch/ann; echo node > {hooks.folder}/scratch/node")
+    assert hooks.run(hook, comment="my job").returncode == 0
+    made = [(hooks.folder / path).stat().st_mode & 0o777 for path in ("scratch", "scratch/ann", "scratch/node")]
+    assert made == [0o755, 0o755, 0o644]
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
 @pytest.mark.parametrize(
     ("text", "why"),
     [("exit 3", "NAME failed with 3"), ("sleep 60", "NAME took more than 1 s"), ("kill $$", "NAME failed")],

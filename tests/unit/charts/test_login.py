@@ -365,3 +365,9 @@ def test_without_login_nothing_of_it_is_there():
         m for m in render("slurm", {"login": {"enabled": False}}) if "demo-login" in m["metadata"]["name"]
     ]
     assert [m["kind"] for m in left] == ["NetworkPolicy"]
+
+
+@pytest.mark.parametrize(("motd", "file"), [("", ""), ("Welcome", "Welcome\n"), ("Welcome\n\n", "Welcome\n\n")])
+def test_the_nodes_stand_below_the_text_of_the_site(motd: str, file: str):
+    maps = of_kind(render("slurm", {"login": {"motd": motd}}), "ConfigMap")
+    assert maps["demo-login"]["data"]["motd"] == file
