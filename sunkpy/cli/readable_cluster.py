@@ -163,7 +163,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         everyone = [pod for pod in (*self.others, *self.placed) if pod.spec.node_name]
         around = Surroundings.of({node.name: node for node in self.nodes or ()}, everyone)
         waiting = [pod for pod in gang.first_wave if not pod.spec.node_name]
-        avoided = avoid_nodes(waiting, around, but={pod.uid for pod in gang.members})
+        avoided = avoid_nodes(waiting, around, but={pod.uid for pod in gang.members}, names_all=True)
         slurm_nodes = {pod.spec.node_name: slurm_node_of(pod) for pod in self.slurmd_pods or ()}
         return {slurm_nodes[node]: why for node, why in avoided.items() if node in slurm_nodes}
 

@@ -394,7 +394,9 @@ def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
     )
 
 
-def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str] = ()) -> dict[str, str]:
+def avoid_nodes(
+    pods: Sequence[Pod], around: Surroundings, *, but: Container[str] = (), names_all: bool = False
+) -> dict[str, str]:
     """Return the Kubernetes nodes to which one of these pods must not go now, each with the reason: because of other
     pods there, or because a pod that must be near is missing there.
 
@@ -402,21 +404,25 @@ def avoid_nodes(pods: Sequence[Pod], around: Surroundings, *, but: Container[str
         pods: pods of one gang that are not bound.
         around: the pods on nodes.
         but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
+        names_all: whether the reasons name pods of other namespaces, for a reader who may see all pods.
     """
     away, together = (tuple(_unlike_terms(pods, terms)) for terms in (_anti_affinity, _pod_affinity))
     others = _meant(around, [*away, *together], but) if away or together else []
     places = _Places(around.nodes)
-    namespace = pods[0].metadata.namespace if pods else ""
+
+    def show(other: Pod) -> str:
+        return shown_to(other.metadata.namespace if names_all else pods[0].metadata.namespace, other)
+
     with_ports = [pod.spec for pod in pods if pod.spec.host_ports]
     avoided: dict[str, str] = {}
     for term, pod in away:
         for domain, other in places.first_in_each_domain(term, others, _selector(term, pod.metadata)).items():
-            _avoid(avoided, places.nodes_in(term, domain), f"{shown_to(namespace, other)} is in its anti-affinity")
+            _avoid(avoided, places.nodes_in(term, domain), f"{show(other)} is in its anti-affinity")
     for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
             there = places.first_in_each_domain(term, shutting_out, lambda other: _counts(other, but))
             for domain, other in there.items():
-                _avoid(avoided, places.nodes_in(term, domain), f"{shown_to(namespace, other)} keeps it away")
+                _avoid(avoided, places.nodes_in(term, domain), f"{show(other)} keeps it away")
     for port in sorted(set[int]().union(*map(host_ports_of, pods))):
         for other in around.on_port(port):
             if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):

@@ -138,6 +138,20 @@ async def test_where_anti_affinity_decides_the_pod_that_keeps_it_away_is_the_rea
     assert ("may use" in text, "leads" in text) == (False, False)
 
 
+async def test_a_person_who_may_see_all_pods_is_told_which_pod_of_another_namespace_is_in_the_way(world, tmp_path):
+    configure(world)
+    term = {
+        "labelSelector": {"matchLabels": {"app": "db"}},
+        "namespaceSelector": {},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    world.api.change("nodes", "", "node-1", {"metadata": {"labels": {"kubernetes.io/hostname": "node-1"}}})
+    world.add_pod("db", namespace="stock", node="node-1", labels={"app": "db"}, schedulerName="default-scheduler")
+    world.add_pod(labels={"app": "web"}, affinity=apart)
+    assert "not n1: pod stock/db is in its anti-affinity" in await of_pod(world, tmp_path)
+
+
 async def test_a_pod_whose_node_has_no_room_yet_waits_for_the_one_that_ends(world, tmp_path):
     configure(world)
     world.add_pod("old", cpu="4", node="node-1", running=True, annotations={"sunkpy.dev/job-id": "1"})

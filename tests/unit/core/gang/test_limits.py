@@ -299,6 +299,12 @@ def test_nodes_to_avoid_now(mine, theirs, avoided):
     assert avoid_nodes([one(mine)], around(theirs)) == avoided
 
 
+def test_who_may_see_all_pods_learns_which_one_is_in_the_way():
+    mine, theirs = apart(term() | {"namespaces": ["elsewhere"]}), {"n1": [there(namespace="elsewhere")]}
+    avoided = avoid_nodes([one(mine)], around(theirs), names_all=True)
+    assert avoided == {"n1": "pod elsewhere/other is in its anti-affinity"}
+
+
 def test_pods_of_its_own_gang_and_those_that_are_ending_can_be_left_out():
     other = there(apart(term()))
     assert avoid_nodes([one({})], around({"n1": [other]}), but={other.uid}) == {}
