@@ -84,13 +84,13 @@ for key in "${programs[@]}"; do
   done <<< "$(values_of "$key")"
 done
 [ "$daemon" != slurmd ] || [ -x /usr/local/bin/take-scratch ] ||
-  missing+=("compute.scratch: there is no take-scratch; build the image again from this release's slurmd")
+  missing+=("compute.scratch: there is no take-scratch; build the image again from that of this release")
 [ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
-  missing+=("slurmConfig.privateTmp: start-slurmd is of an older release; build the image again from this release's slurmd")
+  missing+=("slurmConfig.privateTmp: start-slurmd is of an older release; build the image again from that of this release")
 [ "$image" != images.login ] || grep -qs /run/login /usr/local/bin/start-sackd ||
-  missing+=("login: start-sackd is of an older release; build the image again from this release's login")
+  missing+=("login: start-sackd is of an older release; build the image again from that of this release")
 [ "$daemon" != slurmctld ] || [ -x /usr/local/bin/weigh-users ] ||
-  missing+=("job_submit.lua: there is no weigh-users; build the image again from this release's slurmctld")
+  missing+=("job_submit.lua: there is no weigh-users; build the image again from that of this release")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
   missing+=("topology.plugins: block needs Slurm 26.05: slurmctld 24.11 ends if a block has fewer nodes than its size")
 case $daemon in
