@@ -144,7 +144,8 @@ def _counts(status: NodeSetStatus) -> str:
         f"{status.desired_number_scheduled} desired, {status.number_feasible} feasible, "
         f"{status.current_number_scheduled} there, {status.number_ready} ready, "
         f"{status.updated_number_scheduled} of the current template, {status.number_running} with jobs, "
-        f"{status.number_drain} draining" + (f", {status.number_unhealthy} sick" if status.number_unhealthy else "")
+        f"{status.number_drain} drained or draining"
+        + (f", {status.number_unhealthy} sick" if status.number_unhealthy else "")
     )
 
 
