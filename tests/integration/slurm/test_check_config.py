@@ -273,13 +273,17 @@ def test_an_image_without_a_program_that_the_chart_relies_on_is_refused(
     root: Path, tmp_path: Path, part: str, program: str, said: str
 ):
     older = f'mount --bind /dev/null "$1/usr/local/bin/{program}"\n'
-    refused = f"images.{part} lacks what these values name:\n  {said}; build the image again from that of this release\n"
+    refused = (
+        f"images.{part} lacks what these values name:\n  {said}; build the image again from that of this release\n"
+    )
     assert check(root, tmp_path / "config", part, {}, before=older) == (3, refused)
 
 
 def test_an_image_that_makes_no_tmp_for_each_job_is_refused(root: Path, tmp_path: Path):
     older = 'mount --bind /dev/null "$1/usr/local/bin/start-slurmd"\n'
-    said = "slurmConfig.privateTmp: start-slurmd is of an older release; build the image again from that of this release"
+    said = (
+        "slurmConfig.privateTmp: start-slurmd is of an older release; build the image again from that of this release"
+    )
     refused = (3, f"images.slurmd lacks what these values name:\n  {said}\n")
     assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
     shared = {"slurmConfig": {"privateTmp": False}}
