@@ -1,8 +1,9 @@
 """Brings up the demo's stack: cluster, images, both charts. What is already there is not made again.
 
-If `$KUBECONFIG` is set, that cluster is used: the demo changes it only by `helm install`, and the story by cordons. Its
-nodes must be able to get the images: either `$IMAGE_REGISTRY` names a registry to which the demo pushes them, or
-`$SUNKPY_IMAGES_LOADED=1` says that the archives of build/images are already loaded on the nodes.
+If `$KUBECONFIG` is set, that cluster is used. This module installs the charts there by helm. The story makes pods and
+jobs, cordons and drains nodes and lifts that again, and scales the NodeSet and restores it. The nodes must be able to
+get the images: either `$IMAGE_REGISTRY` names a registry to which the demo pushes them, or `$SUNKPY_IMAGES_LOADED=1`
+says that the archives of build/images are already loaded on the nodes.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def up_bridge(layout: Layout) -> None:
     if owner:
         raise DevclusterError(
             f"the addresses of cluster {layout.name} ({layout.network}) are in use by the one in {owner}: "
-            f"run `down` for {layout.name}, then `up`, and it gets others"
+            f"run `down` for {layout.name}, then `up`, which takes other addresses"
         )
     _own_bridge(layout)
     run(["ip", "addr", "replace", f"{layout.host_ip}/16", "dev", layout.bridge])

@@ -1,4 +1,4 @@
-"""Waits until a condition is true: the only code of devcluster, demo and tests that sleeps in a loop."""
+"""Waits until a condition is true. devcluster, demo and tests call it instead of sleeping in loops of their own."""
 
 import time
 from collections.abc import Callable, Collection

@@ -1,7 +1,7 @@
 # One package of Debian, of a source of Slurm: slurm-images/build --slurm-source.
 FROM debian AS built
 ENV DEBIAN_FRONTEND=noninteractive
-# Which of the last ones there are differs by Debian: a parser of HTTP for slurmrestd, and s2n, by which Slurm has TLS.
+# The last packages, a parser of HTTP for slurmrestd and s2n for TLS, have different names in different releases of Debian.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends \
       bzip2 dpkg-dev file gcc libc6-dev libcurl4-openssl-dev libdbus-1-dev libhwloc-dev libjson-c-dev libjwt-dev \
@@ -11,7 +11,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 COPY slurm.tar build-slurm /usr/local/src/
 RUN /usr/local/src/build-slurm /usr/local/src/slurm.tar /slurm
-# A step of its own: who mends it does not compile again.
+# This is a step of its own, so that a change of it does not compile Slurm again.
 COPY pack-slurm /usr/local/src/
 RUN /usr/local/src/pack-slurm /usr/local/src/slurm.tar /slurm /package
 

@@ -4,8 +4,8 @@ ENV DEBIAN_FRONTEND=noninteractive
 COPY slurm-images/bin/install-packages slurm-images/bin/write-sbom /usr/local/sbin/
 RUN install-packages ca-certificates python3 tini
 
-# What is locked, and nothing else, in an environment of its own; beside uv what builds the package, from the same lock file.
-# Rebuilt only when the lock file changes.
+# /opt/sunkpy has the locked packages and nothing else. /opt/uv has uv and the locked packages that build sunkpy. This stage is
+# built again only when the lock file changes.
 FROM python AS locked
 RUN install-packages python3-venv
 ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
@@ -16,7 +16,7 @@ COPY pyproject.toml uv.lock ./
 RUN /opt/uv/bin/uv sync --frozen --no-dev --no-install-project \
  && UV_PROJECT_ENVIRONMENT=/opt/uv /opt/uv/bin/uv sync --frozen --inexact --only-group build
 
-# The package alone, made into site-packages of that environment.
+# Only the package of sunkpy, as site-packages for that environment.
 FROM locked AS package
 COPY README.md LICENSE ./
 COPY sunkpy ./sunkpy

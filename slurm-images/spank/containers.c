@@ -80,14 +80,14 @@ static struct spank_option options[] = {
     {"container-mount-home", NULL, "with /home, the default", 0, YES(HOME), set},
     {"no-container-mount-home", NULL, "without /home", 0, NO(HOME), set},
     {"container-remap-root", NULL, "appear as root in the container", 0, YES(ROOT), set},
-    {"no-container-remap-root", NULL, "be oneself in the container, the default", 0, NO(ROOT), set},
+    {"no-container-remap-root", NULL, "keep your own user in the container, the default", 0, NO(ROOT), set},
     {"container-entrypoint", NULL, "run the command by the image's entrypoint", 0, YES(ENTRYPOINT), set},
     {"no-container-entrypoint", NULL, "run the command itself, the default", 0, NO(ENTRYPOINT), set},
     {"container-writable", NULL, "the command may change files of the image, in a copy", 0, YES(WRITABLE), set},
-    {"container-readonly", NULL, "it may not, the default without --container-name", 0, NO(WRITABLE), set},
+    {"container-readonly", NULL, "the command may not change them, the default without --container-name", 0, NO(WRITABLE), set},
     SPANK_OPTIONS_TABLE_END};
 
-/* Whether a word stands in a list as |a|b|. */
+/* True if the word is in a list such as |a|b|. */
 static int is_in(const char *list, const char *word)
 {
     char *all = NULL;
@@ -99,7 +99,7 @@ static int is_in(const char *list, const char *word)
 
 #define REFUSE(...) (slurm_error(__VA_ARGS__), exit(1))
 
-/* SRC[:DST[:FLAGS]]; the text is written into. */
+/* Check one entry, SRC[:DST[:FLAGS]], and change the text meanwhile. */
 static void check_mount(char *entry)
 {
     char *from = strsep(&entry, ":"), *to = entry ? strsep(&entry, ":") : from, *flag;
@@ -285,7 +285,7 @@ int slurm_spank_task_exit(spank_t sp, int ac, char **av)
     int status = 0;
     int has_copy = given[WRITABLE] && !strcmp(given[WRITABLE], "yes") && !given[NAME];
 
-    /* What was cancelled is not saved: it would be killed in it. */
+    /* The container of a cancelled step is not saved, because Slurm would kill the program that saves it. */
     if (given[SAVE] && !spank_get_item(sp, S_TASK_EXIT_STATUS, &status) && WIFSIGNALED(status)) {
         slurm_spank_log("container: not saved: a task was ended by a signal");
         given[SAVE] = NULL;

@@ -67,7 +67,7 @@ class AccountsLoop:
                 raise
             except SlurmError as error:
                 log = self._log.debug if error.message == failed else self._log.warning
-                log("slurmdbd was not read or changed: tried again until it is", error=error.message)
+                log("slurmdbd was not read or changed; trying again", error=error.message)
                 is_settled, failed = False, error.message
             await self._sleep(self._settings.poll_seconds if is_settled else _AGAIN_S)
 

@@ -1,4 +1,4 @@
-"""Makes the keys of a Slurm cluster, of its database, its sshd and its directory once, and keeps them for ever.
+"""Makes the keys of a Slurm cluster, of its database, its sshd and its directory once, and never changes them.
 
 Without `slurm.key` no daemon is accepted. A new `jwt.key` makes every token invalid. A new password locks slurmdbd out
 of its database. A new host key or certificate looks like an attack to every client. So an existing key is never

@@ -1,8 +1,8 @@
 """Removes the NodeSets of a Slurm cluster before the cluster itself.
 
-A NodeSet is gone only when Slurm says that its nodes are drained and idle. If Slurm and the syncer were removed first,
-it would wait for them for ever. So this runs before `helm uninstall` removes anything, and waits for the jobs, or ends
-them by a drain timeout of one second.
+Without a drain timeout, a NodeSet is gone only when Slurm says that its nodes are drained and idle. If Slurm and the
+syncer were removed first, the NodeSet would stay for ever. So this runs before `helm uninstall` removes anything, and
+waits for the jobs, or ends the jobs by a drain timeout of one second.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ async def remove_nodesets(kube: Kube, *, namespace: str, selector: str, timeout_
         )
         busy = ", ".join(sorted(pod.name for pod in pods if pod.is_condition_true(names.CONDITION_RUNNING)))
         raise StillThere(
-            f"NodeSets {left} are not gone after {timeout_s:.0f} s; jobs still run on: {busy or 'none'}. They keep "
-            "draining: run this again later, or end the jobs (squeue, scancel)"
+            f"NodeSets {left} are not gone after {timeout_s:.0f} s; jobs still run on: {busy or 'none'}. The "
+            "NodeSets keep draining: run this again later, or end the jobs (squeue, scancel)"
         ) from error
     finally:
         following.cancel()

@@ -43,7 +43,10 @@ def test_another_domain_than_that_of_the_cluster_changes_nothing(stack: Stack, r
     request.addfinalizer(lambda: stack.helm("rollback", stack.release, before, "-n", stack.namespace))
     with pytest.raises(CommandFailed) as refused:
         _upgrade(stack, "--set=clusterDomain=k8s.example.com")
-    assert "clusterDomain: k8s.example.com, but this Kubernetes cluster is cluster.local" in refused.value.output
+    assert (
+        "clusterDomain: k8s.example.com, but the domain of this Kubernetes cluster is cluster.local"
+        in refused.value.output
+    )
 
 
 def test_a_rollback_heals_an_image_that_is_not_there(stack: Stack, request: pytest.FixtureRequest) -> None:

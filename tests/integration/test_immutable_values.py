@@ -82,8 +82,8 @@ def test_volumes_that_were_made_smaller_than_new_ones_stay_as_they_are(api: Apis
         ),
         (
             {"slurmctld": {"persistence": {"accessModes": ["ReadWriteMany"]}}},
-            "slurmctld.persistence: the state would move between state-demo-slurmctld-0 and a claim for all. Stop "
-            "slurmctld (kubectl -n research delete statefulset demo-slurmctld; jobs go on), copy the folder `state`",
+            "slurmctld.persistence: the state would move between state-demo-slurmctld-0 and a claim that all "
+            "slurmctld share. Stop slurmctld (kubectl -n research delete statefulset demo-slurmctld; jobs go on), make",
         ),
         (
             {"accounting": {"database": {"persistence": {"size": "9Gi"}}}},

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.integration
 CRD = yaml.safe_load((Path(__file__).parents[2] / "crds/sunkpy.dev_nodesets.yaml").read_text())
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/default/nodesets"
 LEAVE_OUT = "types has a type for each; leave type and typeLabel out"
-ONE_OF_BOTH = "with driver types have attributes, without it each has a resource"
+ONE_OF_BOTH = "with driver, types have attributes; without driver, each type has a resource"
 OF_GPU = "gpu of the NodeSet says what GPUs there are; no GRES here is called gpu, mps or shard"
-COUNT_OR_RESOURCE = "a GRES has a count, or a resource whose amount it is"
+COUNT_OR_RESOURCE = "a GRES has either a count, or a resource from which the count comes"
 SLICE = {"type": "1g.5gb", "resource": "nvidia.com/mig-1g.5gb"}
 BY_PROFILE = {"type": "1g.5gb", "attributes": {"profile": "1g.5gb"}}
 

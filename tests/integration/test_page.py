@@ -62,7 +62,7 @@ async def test_a_cordon_a_preemption_and_a_stuck_job_are_seen_as_they_happen(poo
         job = pool.slurm.add_job("PENDING", comment="", user="bob", name="urgent", state_reason="JobHeldUser")
         await sees(page, "#jobs", "urgent")
         await page.run(f"location.hash = '#job/{job}'")
-        await sees(page, "#story", f"Release it: scontrol release {job}")
+        await sees(page, "#story", f"Release it: kubectl sunk jobs release {job}")
 
         pool.preempt("team", "web", 7, job, minutes=0)
         await sees(page, "#handovers", f"team/web (job 7) was preempted by job {job} (user bob, partition high)")

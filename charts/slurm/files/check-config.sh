@@ -1,13 +1,13 @@
 #!/bin/bash
 # Checks whether a part of Slurm starts on a new configuration: it starts the part alone, with an empty state, until it has read
 # its files. Running parts are not touched. If the part cannot start, the script prints Slurm's own words and exits with 3. It
-# also exits with 3 if the running slurmctld is of a later release than this one, which could not read the saved state, if it does
-# not know the QoS of a partition, if a program or plugin that slurm.conf names is not in the image, and if a shell cannot read a
-# script of the site.
+# also exits with 3 if the running slurmctld is of a later release than this one, because this one could not read the saved
+# state; if Slurm does not know the QoS of a partition; if a program or plugin that slurm.conf names is not in the image; and if a
+# shell cannot read a script of the site.
 #   check-config slurmctld|slurmdbd
 #   check-config slurmd|login IMAGE [FOLDER...]
 #     IMAGE   where the image stands in the values
-#     FOLDER  what volumes bring into these pods, and is not here: nothing below is looked for
+#     FOLDER  a folder that these pods get from a volume, and this one does not: files below it are not looked for
 #   /config     slurm.conf and what goes with it, or slurmdbd.conf
 #   /keys       slurm.key or slurm.jwks, to be read, and to ask the slurmctld that runs
 #   /etc/slurm  empty and writable
@@ -84,19 +84,19 @@ for key in "${programs[@]}"; do
   done <<< "$(values_of "$key")"
 done
 [ "$daemon" != slurmd ] || [ -x /usr/local/bin/take-scratch ] ||
-  missing+=("compute.scratch: there is no take-scratch; build the image anew from this release's")
+  missing+=("compute.scratch: there is no take-scratch; build the image again from that of this release")
 [ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
-  missing+=("slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's")
+  missing+=("slurmConfig.privateTmp: start-slurmd is of an older release; build the image again from that of this release")
 [ "$image" != images.login ] || grep -qs /run/login /usr/local/bin/start-sackd ||
-  missing+=("login: its start-sackd gives people no configuration; build the image anew from this release's")
+  missing+=("login: start-sackd is of an older release; build the image again from that of this release")
 [ "$daemon" != slurmctld ] || [ -x /usr/local/bin/weigh-users ] ||
-  missing+=("job_submit.lua: there is no weigh-users; build the image anew from this release's")
+  missing+=("job_submit.lua: there is no weigh-users; build the image again from that of this release")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
-  missing+=("topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size")
+  missing+=("topology.plugins: block needs Slurm 26.05: slurmctld 24.11 ends if a block has fewer nodes than its size")
 case $daemon in
   slurmctld | slurmd)
     [[ -e /config/topology.conf || ! -e /config/topology.yaml || $("/usr/sbin/$daemon" -V) != *" 24."* ]] ||
-      missing+=("slurmConfig.files: topology.yaml needs Slurm 26.05: 24.11 reads topology.conf alone")
+      missing+=("slurmConfig.files: topology.yaml needs Slurm 26.05: 24.11 reads only topology.conf")
     ;;
 esac
 # Succeed if shell $1 can read file $2. Patterns such as @(a|b) need an option that the script may set itself, which happens only

@@ -4,7 +4,7 @@ read -r _ first _ < <(grep '^search ' /etc/resolv.conf) || exit 0
 case $first in
   "$2.svc.$1") ;;
   "$2".svc.*)
-    echo "clusterDomain: $1, but this Kubernetes cluster is ${first#"$2".svc.}: no name of a Slurm node would resolve. Set clusterDomain: ${first#"$2".svc.}"
+    echo "clusterDomain: $1, but the domain of this Kubernetes cluster is ${first#"$2".svc.}: no name of a Slurm node would resolve. Set clusterDomain: ${first#"$2".svc.}"
     exit 3
     ;;
 esac

@@ -119,8 +119,8 @@ run_site() {
 first='[0-4]*' later='[5-9A-Za-z_]*'
 
 # Fail, which makes Slurm drain the node, and set a reason of our own before: Slurm would keep an existing reason, and the syncer
-# lifts drains whose reason starts with "k8s: ". A drain, DOWN or FAIL that a person set stays as it is. slurmctld itself sets
-# DOWN for two reasons.
+# lifts drains whose reason starts with "k8s: ". A drain, DOWN or FAIL that a person set stays as it is. DOWN with one of two
+# reasons is slurmctld's own, and is replaced.
 fail() {
   local record
   say "$*"

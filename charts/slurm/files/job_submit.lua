@@ -1,18 +1,19 @@
 -- slurmctld calls this before a job is made or changed (https://slurm.schedmd.com/job_submit_plugins.html). Placeholder jobs
--- belong to people, who may change their own jobs. Without this they could forge such a job, or change what its pods rely
--- on.
+-- may belong to people, who may change their own jobs. Without this script they could forge such a job, or change what its pods
+-- rely on.
 --
 -- The scheduler sends the seal in the field `extra`, which is emptied here. A job with a valid seal gets its comment as admin
 -- comment too, which its owner cannot write: the scheduler trusts only that. Jobs of the scheduler's own user are
 -- recognised by their user.
 --
--- A person whose jobs take a quarter of slurmctld's volume gets no more jobs once that is half full.
+-- A person whose jobs take a quarter of slurmctld's volume gets no more jobs once that volume is half full.
 --
 -- A job of people that asks for GPUs and names no memory or no cpus gets what these GPUs have of their node. Where Slurm has a
 -- topology, ranks of a job of people follow it.
 --
--- The site's own script, if there is one, is asked before, about each job. It can refuse any. Of a job that stands for pods it sees
--- no seal, and what the pods rely on it cannot set. What it makes of jobs of people is judged below like what they asked for.
+-- The site's own script, if there is one, is asked first about each job, and can refuse any. If a job stands for pods, that script
+-- does not see the seal and cannot set what the pods rely on. Its changes to jobs of people are checked below like the jobs
+-- themselves.
 
 local OURS = "^k8s:"
 -- ESLURM_ACCESS_DENIED, ESLURM_USER_ID_UNKNOWN
@@ -24,14 +25,14 @@ local function output_of(pipe)
   return text
 end
 
--- As sunkpy.slurm.auth makes it. Read once: slurmctld reads its key once as well.
+-- The seal, as sunkpy.slurm.auth makes it. The key is read once, because slurmctld reads it once as well.
 local KEYED = "[ -s /etc/slurm/jwt.key ] && { cat /etc/slurm/jwt.key; printf 'sunkpy seal'; } | sha256sum"
 local seal = output_of(io.popen(KEYED))
 local slurm_user, scheduler = tonumber(output_of(io.popen("id -u"))), tonumber(output_of(io.popen("id -u k8s")))
 assert(seal and slurm_user and scheduler, "no seal: cannot read /etc/slurm/jwt.key, or no user k8s")
 
--- What the pods of a job rely on. Left to its owner, and to operators: to cancel, hold and release it, its time limit,
--- nice and begin. 24.11 does not show core_spec and thread_spec; what is not shown is nil.
+-- What the pods of a job rely on. The job's owner, and operators, may still cancel, hold and release it, and change its time
+-- limit, nice and begin. 24.11 does not show core_spec and thread_spec; what is not shown is nil.
 local KEPT = {
   "account", "admin_comment", "comment", "contiguous", "core_spec", "cores_per_socket", "cpus_per_task",
   "cpus_per_tres", "dependency", "exc_nodes", "extra", "features", "gres", "licenses", "max_cpus", "max_nodes",
@@ -56,20 +57,20 @@ local NO_MAIL = "no mail is sent here, so --mail-type does nothing"
 
 -- slurmctld gives a step the addresses of its nodes by their place in the job. They stay as they were when a node leaves a job.
 local RUNNING = 1
-local KEEPS_NODES = "a running job keeps its nodes here: Slurm would send its later steps to wrong ones"
+local KEEPS_NODES = "a running job keeps its nodes here: Slurm would send its later steps to wrong nodes"
 
 local PODS_RELY_ON_IT = " of this job cannot be changed here: it stands for Kubernetes pods. Change or delete the pods"
 local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another"
 
--- slurmctld keeps the script and the environment of each batch job on its volume for as long as it knows the job. Of environments
--- Slurm bounds neither size nor number: sbatch --export-file reads any. A script is not shown their size, so weigh-users looks at the
--- files, and writes uid and bytes of each user who has too much.
+-- slurmctld keeps the script and the environment of each batch job on its volume for as long as it knows the job. Slurm
+-- bounds neither size nor number of environments: sbatch --export-file reads any. Slurm does not show this script their size, so
+-- weigh-users looks at the files, and writes uid and bytes of each user who has too much.
 local STATE = "/var/lib/slurm/state"
 local HEAVY_USERS = STATE .. "/heavy-users"
 local TOO_MUCH = "your jobs have %d MB of scripts and environments on slurmctld's volume, which is half full: "
   .. "cancel jobs, and try again after five minutes"
 
--- Bytes of a user who has too much there; nil of everybody else.
+-- Return the bytes of a user who has too much there; nil for everybody else.
 local function too_much_of(user)
   local file = io.open(HEAVY_USERS)
   if file == nil then return nil end
@@ -78,7 +79,7 @@ local function too_much_of(user)
   return tonumber(bytes)
 end
 
--- What share-gpus keeps there of each partition: cpus and MiB for each GPU.
+-- In this file share-gpus keeps, for each partition, the cpus and MiB for each GPU.
 local SHARES = STATE .. "/gpu-shares"
 local ASK_GPUS = { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }
 
@@ -102,7 +103,7 @@ local function asks_gpus(job_desc)
   return false
 end
 
--- The least of the partitions that the job names and that have GPUs; 0 where none has.
+-- Return the least of the shares of the partitions that the job names and that have GPUs; 0 if none has.
 local function shares_of(wanted)
   local cpus, memory = nil, nil
   local file = io.open(SHARES)
@@ -125,7 +126,8 @@ local function default_partition(partitions)
   return ""
 end
 
--- What srun reads in a job as the memory of its steps. A job that another job submits has that job's. 0 is all memory of the job.
+-- Variables by which srun in a job sets the memory of its steps. A job that another job submits has the variables of that job. 0: all
+-- memory of the job.
 local MEMORY_OF_STEPS = { "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE" }
 
 local function give_all_memory_to_steps(job_desc)
@@ -135,7 +137,7 @@ local function give_all_memory_to_steps(job_desc)
   end
 end
 
--- As its owner would ask with --mem-per-gpu and --cpus-per-gpu.
+-- Ask as the job's owner would with --mem-per-gpu and --cpus-per-gpu.
 local function give_share_of_gpus(job_desc, partitions)
   local names_memory = is_set(job_desc.min_mem_per_node) or is_set(job_desc.min_mem_per_cpu)
     or is_set(job_desc.mem_per_tres)
@@ -153,8 +155,8 @@ end
 local SITE_FILE, SITE_NAME = "/etc/slurm/site_job_submit.lua", "job_submit.lua of slurmConfig.files"
 local SITE_FAILED = SITE_NAME .. " failed, so no job is taken: %s"
 
--- In globals of its own, so that it leaves those of this script alone. One that cannot be read, or lacks a function that slurmctld
--- wants of a script, ends slurmctld here: the check before an upgrade finds that, and the one that runs is not touched.
+-- Load the site's script with globals of its own, so that it cannot change those of this script. If it cannot be read, or lacks a
+-- function that slurmctld needs, slurmctld ends here. The check before an upgrade finds that, so a running slurmctld goes on.
 local function load_site()
   local file = io.open(SITE_FILE)
   if file == nil then return nil end
@@ -184,7 +186,7 @@ local site = load_site()
 local IS_KEPT = {}
 for _, field in ipairs(KEPT) do IS_KEPT[field] = true end
 
--- A job that stands for pods, as the site's script has it.
+-- Return a job that stands for pods, as the site's script may see and change it.
 local function guarded(job_desc)
   return setmetatable({}, {
     __index = function(_, field)

@@ -60,7 +60,7 @@ keep_potential() {
     if says=$(settle_potential "$wanted"); then
       told=''
     elif says=${says:-scontrol did not answer} && [ "$says" != "$told" ]; then
-      echo "start-slurmctld: records of nodes that there could be are not as wanted, tried again: $says"
+      echo "start-slurmctld: records of possible nodes cannot be made or deleted; trying again: $says"
       told=$says
     fi
   done

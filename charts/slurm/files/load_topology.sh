@@ -124,7 +124,7 @@ keep_topology() {
     [ "$sum" != "$(cat "$kept.refused" 2> /dev/null)" ] || continue
     lacks=$(lacking_units) || continue
     if [ -n "$lacks" ]; then
-      [ "$told" = "$lacks" ] || echo "start-slurmctld: the new topology is not loaded yet, records of nodes name what it lacks: $lacks"
+      [ "$told" = "$lacks" ] || echo "start-slurmctld: the new topology is not loaded yet, because records of nodes name what it lacks: $lacks"
       told=$lacks
       continue
     fi

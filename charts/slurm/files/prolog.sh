@@ -1,5 +1,5 @@
-# Prolog of every job. Slurm runs no process of the job before it has ended. So it waits until the pods of earlier jobs have left
-# the node, even if the Epilogs of these jobs did not run.
+# Prolog of every job. Slurm runs no process of the job before the Prolog has ended. So the Prolog waits until the pods of earlier
+# jobs have left the node, even if the Epilogs of these jobs did not run.
 hook=prolog
 rm -f "$passed" 2> /dev/null # from an earlier run of the job, or from an earlier job with the same id
 
@@ -17,8 +17,8 @@ in_turn keep_files
 
 run_site prolog "$first" || fail "$why"
 
-# start-slurmd makes this folder. In a pod of an older image Slurm would make it, owned by the user, and use it as root. If root
-# owns it, no container starts there.
+# start-slurmd makes this folder. A pod of an older image lacks it: Slurm would make a folder that the user owns, and use it as
+# root. If root owns the folder, no container starts there.
 mkdir -p "$containers"
 
 # slurmd gives a job the device files that it found at its start, and a pod gets the GPU by the uuid of that time. If the driver
@@ -37,7 +37,7 @@ fi
 
 # Write the marker of a placeholder job before the scheduler is asked: after that, pods may be bound to this node.
 if is_placeholder; then
-  read_settings || fail "no $settings_file; is start-slurmd of this chart?"
+  read_settings || fail "no $settings_file: start-slurmd did not write it"
   if [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
     # In a pod of an older chart the folder is no volume, and the marker lasts only as long as the container.
     mkdir -p "$markers"
@@ -156,7 +156,8 @@ if [ -n "$others" ]; then
   hook=prolog
 fi
 
-# Wait until the scheduler has bound the pods. A timeout is no failure: it also binds when it sees the job run.
+# Wait until the scheduler has bound the pods. A timeout is no failure: the scheduler also binds pods when it
+# sees that the job runs.
 if is_placeholder && [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
   ask_until_done prolog "$SUNKPY_PROLOG_TIMEOUT_S" "$SUNKPY_PROLOG_TIMEOUT_S"
 fi

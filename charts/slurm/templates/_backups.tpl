@@ -14,7 +14,7 @@
 {{- regexFind ":[0-9]+$" .Values.s3.endpoint | trimPrefix ":" | default (ternary "443" "80" (hasPrefix "https:" .Values.s3.endpoint)) }}
 {{- end }}
 
-{{- /* What copy-backup reads of it. Call with (dict "root" $ "prefix" …). */}}
+{{- /* The environment with which copy-backup reaches the bucket. Call with (dict "root" $ "prefix" …). */}}
 {{- define "slurm.s3Env" -}}
 {{- $s3 := .root.Values.s3 }}
 - {name: SUNKPY_S3_ENDPOINT, value: {{ $s3.endpoint | quote }}}
@@ -26,7 +26,7 @@
 - {name: s3, secret: {secretName: {{ .Values.s3.existingSecret | quote }}, defaultMode: 0440}}
 {{- end }}
 
-{{- /* Fills an empty volume before what uses it starts. Call with (dict "root" $ "image" … "command" list "env" list
+{{- /* An init container that fills an empty volume from a backup before the volume is used. Call with (dict "root" $ "image" … "command" list "env" list
 "mounts" list "backup" which is restored). */}}
 {{- define "slurm.restore" -}}
 {{- $restore := .root.Values.restore }}
@@ -48,7 +48,7 @@
   resources: {requests: {cpu: 10m, memory: 64Mi}}
   volumeMounts: {{- toYaml $mounts | nindent 4 }}
 {{- end }}
-{{- /* Its volume, where the pod has not that of the backups. Call with (dict "root" $ "of" values with its key backup). */}}
+{{- /* The volume of this init container, unless the pod has the volume of the backups anyway. Call with (dict "root" $ "of" values with its key backup). */}}
 {{- define "slurm.restoreVolume" -}}
 {{- if eq .root.Values.restore.from "s3" }}
 {{- include "slurm.s3Volume" .root }}

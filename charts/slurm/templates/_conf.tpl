@@ -1,5 +1,5 @@
 {{- /* One value of slurm.conf(5) or slurmdbd.conf(5): a list is joined with commas, a map is option=value, where true is the
-option alone and false takes it away. Helm reads numbers as floats, and Slurm ends at 2e+06. */}}
+option alone and false leaves it out. Helm reads numbers as floats, and Slurm ends at 2e+06. */}}
 {{- define "slurm.confValue" -}}
 {{- if kindIs "map" . }}
 {{- $words := list }}
@@ -19,8 +19,8 @@ option alone and false takes it away. Helm reads numbers as floats, and Slurm en
 {{- end }}
 {{- end }}
 
-{{- /* Lines of a configuration file as values want them, as a map: key to value. Refuses by name what the chart sets itself, and
-what does nothing or harm. Call with (dict "root" $ "path" where they stand in the values, "wanted" the map there, "lists" keys to lists
+{{- /* Lines of a configuration file as values want them, as a map: key to value. Refuses by name keys that the chart sets itself, and
+keys that do nothing or do harm. Call with (dict "root" $ "path" where they stand in the values, "wanted" the map there, "lists" keys to lists
 that go with what is wanted). */}}
 {{- define "slurm.confMap" -}}
 {{- $path := .path }}
@@ -39,7 +39,7 @@ that go with what is wanted). */}}
 {{- with get $says $lower }}{{ fail (printf "%s.%s: %s" $path $key .) }}{{ end }}
 {{- /* YAML reads OFF as false. */}}
 {{- $text := and (eq $lower "preemptmode") (kindIs "bool" $value) | ternary "OFF" (include "slurm.confValue" $value) }}
-{{- /* A map whose options are all taken away, or an empty list, is no line. */}}
+{{- /* A map whose options are all left out, or an empty list, makes no line. */}}
 {{- if not (or (kindIs "invalid" $value) (and (empty $text) (not (kindIs "string" $value)))) }}{{ $_ := set $lines $key $text }}{{ end }}
 {{- range $of, $refused := $classes.values | default dict }}
 {{- if eq (lower $of) $lower }}
@@ -71,7 +71,7 @@ that go with what is wanted). */}}
 {{- toYaml $rules }}
 {{- end }}
 
-{{- /* The partition of these checks, which every other preempts at once; nobody but root uses it, and it costs nobody anything.
+{{- /* The partition of these checks. Jobs of all other partitions preempt them at once, only root uses it, and it is not billed.
 Call with (dict "root" $ "given" <slurmConfig.conf, keys in small letters>). */}}
 {{- define "slurm.idlePartition" -}}
 {{- $rules := include "slurm.idleChecks" .root | fromYaml }}
@@ -91,7 +91,7 @@ PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} Prior
 {{- end }}
 {{- end }}
 
-{{- /* The NodeSets: those of the values, or one of every node. A null is none. */}}
+{{- /* The NodeSets of the values; if there are none, one NodeSet for all nodes. A NodeSet that is null is left out. */}}
 {{- define "slurm.nodeSets" -}}
 {{- $sets := dict }}
 {{- range $name, $own := .Values.nodeSets | default (dict "compute" dict) }}
@@ -112,7 +112,7 @@ PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} Prior
 {{- prepend ($names | uniq | sortAlpha) "gpu" | join "," }}
 {{- end }}
 
-{{- /* Lines of the partitions. Slurm ends at a NodeSet that it does not know. */}}
+{{- /* Lines of the partitions. slurmctld ends if a line names a NodeSet that it does not know. */}}
 {{- define "slurm.partitions" -}}
 {{- $sets := include "slurm.nodeSets" . | fromYaml }}
 {{- $defaults := list }}
@@ -153,7 +153,8 @@ PartitionName={{ $name }} Nodes={{ join "," $nodes }} PriorityTier={{ int ($part
 {{- end }}
 {{- end }}
 
-{{- /* The name of a NodeSet, refused while one of that name is going: helm would change that one, and have none once it is gone.
+{{- /* The name of a NodeSet. It is refused while a NodeSet of that name is being deleted: helm would change that one, and none would be
+left afterwards.
 Call with (dict "root" $ "name" …). */}}
 {{- define "slurm.keptNodeSet" -}}
 {{- $metadata := (lookup "sunkpy.dev/v1alpha1" "NodeSet" .root.Release.Namespace .name | default dict).metadata | default dict }}
@@ -163,8 +164,8 @@ Call with (dict "root" $ "name" …). */}}
 {{- .name }}
 {{- end }}
 
-{{- /* Nothing, or the refusal to leave out a partition that takes jobs: slurmctld ends those that run in one that is gone. One
-without values has all nodes and no limits. Somebody who writes null in place of the values that it has wants to remove it. */}}
+{{- /* Nothing, or the refusal to leave out a partition that takes jobs: slurmctld ends jobs that run in a partition that is gone.
+A partition without values has all nodes and no limits. Somebody who writes null in place of its values wants to remove it. */}}
 {{- define "slurm.keptPartitions" -}}
 {{- range regexFindAll "(?m)^PartitionName=.*$" (include "slurm.confThere" . ) -1 }}
 {{- $name := regexFind "^[^ ]+" . | trimPrefix "PartitionName=" }}
@@ -177,13 +178,13 @@ without values has all nodes and no limits. Somebody who writes null in place of
 {{- end }}
 {{- end }}
 
-{{- /* The slurm.conf that is there; empty at an install, and where helm asks no apiserver. */}}
+{{- /* The present slurm.conf in the cluster; empty at an install, and if helm does not ask the apiserver. */}}
 {{- define "slurm.confThere" -}}
 {{- $there := lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-slurm-config" .Release.Name) | default dict }}
 {{- get ($there.data | default dict) "slurm.conf" }}
 {{- end }}
 
-{{- /* The name of the cluster, refused where slurmctld would not start on the state that it has. */}}
+{{- /* The name of the cluster. It is refused if slurmctld would not start with it on its saved state. */}}
 {{- define "slurm.keptClusterName" -}}
 {{- $name := include "slurm.cluster" . }}
 {{- $has := include "slurm.confThere" . | regexFind "(?m)^ClusterName=.*$" | trimPrefix "ClusterName=" }}
@@ -193,7 +194,7 @@ without values has all nodes and no limits. Somebody who writes null in place of
 {{- $name }}
 {{- end }}
 
-{{- /* Slurm shows people their own jobs alone, if not empty. */}}
+{{- /* If not empty, Slurm shows people only their own jobs. */}}
 {{- define "slurm.privateJobs" -}}
 {{- if regexMatch "(?i)jobs" (include "slurm.confValue" (.Values.slurmConfig.conf.PrivateData | default "")) }}true{{ end }}
 {{- end }}
@@ -218,8 +219,8 @@ without values has all nodes and no limits. Somebody who writes null in place of
 {{- end }}
 {{- end }}
 
-{{- /* Nothing, or the refusal of more nodes that there could be than Slurm has room for: each has a record, and for a minute
-besides that of the node that has come. Call with (dict "root" $ "most" MaxNodeCount). */}}
+{{- /* Nothing, or the refusal of more possible nodes than Slurm has room for. Each possible node has a record, which stays for a minute
+beside the record of the node that has come in its place. Call with (dict "root" $ "most" MaxNodeCount). */}}
 {{- define "slurm.checkPotential" -}}
 {{- $all := 0 }}
 {{- range $name, $own := include "slurm.nodeSets" .root | fromYaml }}

@@ -1,5 +1,5 @@
-{{- /* The resources of a slurmd container with those of the fabric, or the refusal of what could not work: a value that is said
-twice, or what a pod on the machine's own network cannot have. Call with (dict "root" $ "name" of the NodeSet "values" its own,
+{{- /* The resources of a slurmd container with those of the fabric, or the refusal of values that cannot work: a value that is set
+twice, or one that a pod on the machine's own network cannot have. Call with (dict "root" $ "name" of the NodeSet "values" its own,
 merged with compute). */}}
 {{- define "slurm.fabricResources" -}}
 {{- $fabric := .values.fabric }}

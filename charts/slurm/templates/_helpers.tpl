@@ -2,13 +2,13 @@
 {{- define "slurm.schedulerName" -}}{{ .Values.scheduler.name | default .Release.Name }}{{- end }}
 {{- define "slurm.slurmSecret" -}}{{ .Values.keys.existingSlurmSecret | default (printf "%s-slurm-key" .Release.Name) }}{{- end }}
 {{- define "slurm.jwtSecret" -}}{{ .Values.keys.existingJwtSecret | default (printf "%s-jwt-key" .Release.Name) }}{{- end }}
-{{- /* Where the name of a Slurm node is looked up: docs/design/node-names.md. In a pod's own list nothing of the common one is
-kept, so it is added. */}}
+{{- /* The DNS domains in which names of Slurm nodes are looked up: docs/design/node-names.md. A pod's own list replaces the common one,
+so the common one is added. */}}
 {{- define "slurm.dns" -}}
 {{- $ours := printf "%s-compute.%s.svc.%s" .Release.Name .Release.Namespace .Values.clusterDomain }}
 dnsConfig: {searches: {{ prepend (.Values.common.podSpec.dnsConfig.searches | default list) $ours | toJson }}}
 {{- end }}
-{{- /* Whether what a namespace carries says what its pods may ask for. */}}
+{{- /* Whether labels or annotations of a namespace say what its pods may ask for. */}}
 {{- define "slurm.readsNamespaces" -}}
 {{- $found := .Values.scheduler.annotatedAccess }}
 {{- range .Values.scheduler.access }}{{ if .namespaceLabels }}{{ $found = true }}{{ end }}{{ end }}
@@ -18,7 +18,7 @@ dnsConfig: {searches: {{ prepend (.Values.common.podSpec.dnsConfig.searches | de
 {{- $claim := dict "claimName" (.Values.home.existingClaim | default (printf "%s-home" .Release.Name)) }}
 {{- .Values.home.volume | default (dict "persistentVolumeClaim" $claim) | toJson }}
 {{- end }}
-{{- /* The folders that people have besides home, wherever they are: volumes, and where they are mounted. */}}
+{{- /* The folders that people have besides their homes, in all pods of people: volumes, and where they are mounted. */}}
 {{- define "slurm.sharedVolumes" -}}
 {{- range $path, $volume := .Values.sharedFolders }}
 - {{ merge (dict "name" (printf "shared-%s" (adler32sum $path))) $volume | toJson }}
@@ -29,8 +29,8 @@ dnsConfig: {searches: {{ prepend (.Values.common.podSpec.dnsConfig.searches | de
 - {name: shared-{{ adler32sum $path }}, mountPath: {{ $path }}}
 {{- end }}
 {{- end }}
-{{- /* The NFS servers on which values say that homes or shared folders are, in lower case; "*": every one. Those behind a claim are
-known only where values name them. */}}
+{{- /* The NFS servers that have homes or shared folders by the values, in lower case; "*": every one. The chart knows a server behind a
+claim only if the values name it. */}}
 {{- define "slurm.fileServers" -}}
 {{- $servers := list }}
 {{- range $volume := prepend (values .Values.sharedFolders) (.Values.home.volume | default dict) }}
@@ -40,7 +40,7 @@ known only where values name them. */}}
 {{- range compact (concat $servers .Values.home.protect.servers) }}{{ $lower = append $lower (lower . | trimSuffix ".") }}{{ end }}
 {{- without $lower "" | uniq | sortAlpha | toJson }}
 {{- end }}
-{{- /* Not empty: each job has a /tmp of its own. */}}
+{{- /* Whether each job has a /tmp of its own; empty if not. */}}
 {{- define "slurm.privateTmp" -}}
 {{- $wanted := .Values.slurmConfig.privateTmp | toString }}
 {{- if or (eq $wanted "true") (and (eq $wanted "auto") (eq .Values.slurmConfig.cgroup "auto")) }}true{{ end }}
@@ -49,7 +49,7 @@ known only where values name them. */}}
 {{ .Release.Name }}-slurmctld:6817{{ if include "slurm.backupController" . }},{{ .Release.Name }}-slurmctld-1:6817{{ end }}
 {{- end }}
 
-{{- /* Whether there is a second slurmctld; refuses one without a volume for both. */}}
+{{- /* Whether there is a second slurmctld. It is refused without a volume for both. */}}
 {{- define "slurm.backupController" -}}
 {{- if eq (int .Values.slurmctld.replicas) 2 }}
 {{- if not (include "slurm.sharedState" .) }}
@@ -58,8 +58,8 @@ known only where values name them. */}}
 {{- end }}
 {{- end }}
 
-{{- /* The claim of slurmctld's state where it is one for all; empty where each pod has its own. Refuses one that two cannot share,
-and another one than the StatefulSet was made with, for no upgrade can change that. */}}
+{{- /* The claim with slurmctld's state if all pods share it; empty if each pod has its own. Refuses a claim that two pods cannot share,
+and a change between the two kinds, because no upgrade can change that. */}}
 {{- define "slurm.sharedState" -}}
 {{- $persistence := .Values.slurmctld.persistence }}
 {{- $claim := has "ReadWriteMany" $persistence.accessModes | ternary (printf "%s-state" .Release.Name) "" }}
@@ -74,7 +74,7 @@ and another one than the StatefulSet was made with, for no upgrade can change th
 {{- with lookup "apps/v1" "StatefulSet" .Release.Namespace $set }}
 {{- if eq (empty .spec.volumeClaimTemplates) (empty $claim) }}
 {{- $own := printf "state-%s-0" $set }}
-{{- fail (printf "slurmctld.persistence: the state would move between %s and a claim for all. Stop slurmctld (kubectl -n %s delete statefulset %s; jobs go on), copy the folder `state` with its owner to the other, which you make (a claim for all: name it in slurmctld.persistence.existingClaim), and upgrade again" $own $.Release.Namespace $set) }}
+{{- fail (printf "slurmctld.persistence: the state would move between %s and a claim that all slurmctld share. Stop slurmctld (kubectl -n %s delete statefulset %s; jobs go on), make the new claim, and copy the folder `state` with its owner to it. If all slurmctld share the new claim, name it in slurmctld.persistence.existingClaim. Then upgrade again" $own $.Release.Namespace $set) }}
 {{- end }}
 {{- end }}
 {{- $claim }}
@@ -99,8 +99,8 @@ app.kubernetes.io/component: {{ .part }}
 {{ if .root.Values.priorityClasses.create }}{{ .root.Release.Namespace }}-{{ .root.Release.Name }}-{{ .role }}{{ end }}
 {{- end }}
 
-{{- /* Affinity to nodes without slurmd pods: by the label that the operator gives to such nodes, and by those that values name.
-What NodeSets select by is not in it: each new one would start all of these pods again. */}}
+{{- /* Affinity to nodes without slurmd pods: by the label that the operator gives to such nodes, and by labels that values name.
+The labels by which NodeSets select are not used: each new NodeSet would restart all of these pods. */}}
 {{- define "slurm.offJobs" -}}
 {{- $terms := list (dict "key" "sunkpy.dev/nodeset" "operator" "DoesNotExist") }}
 {{- range $key, $value := .Values.controlPlane.avoid }}
@@ -115,9 +115,9 @@ nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerm
 {{- end }}
 {{- end }}
 
-{{- /* Placement of what Slurm needs to work at all. Drains in Slurm cordon nodes, or taint them: what moves then must
-still find a place. Processes without a volume leave a dead node after a minute, unless values say otherwise; one
-with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md. Call with (dict "root" $ "values" … ["stays" true]). */}}
+{{- /* Placement of the pods without which Slurm does not work. Drains in Slurm cordon nodes, or taint them, and pods that move then must
+still find a node. Pods without a volume leave a dead node after a minute, unless values say otherwise. Pods with a volume ("stays"
+true) stay longer: docs/design/slurmctld-crash.md. Call with (dict "root" $ "values" … ["stays" true]). */}}
 {{- define "slurm.controlPlacement" -}}
 {{- $own := .values.tolerations | default list }}
 {{- $said := list }}
@@ -140,7 +140,8 @@ with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md.
 {{- include "sunkpy.placement" (dict "root" .root "values" (merge $placed .values)) }}
 {{- end }}
 
-{{- /* Jobs of install and uninstall run where the syncer may. Before an install the chart's PriorityClass is not there. */}}
+{{- /* The placement of Jobs of install and uninstall: that of the syncer, without the chart's PriorityClass, which does not exist before
+an install. */}}
 {{- define "slurm.jobPlacement" -}}
 {{- $jobs := deepCopy .Values.syncer }}
 {{- $unschedulable := dict "key" "node.kubernetes.io/unschedulable" "operator" "Exists" "effect" "NoSchedule" }}
@@ -148,12 +149,12 @@ with a volume ("stays" true) is not hurried, see docs/design/slurmctld-crash.md.
 {{- include "sunkpy.placement" (dict "root" . "values" $jobs) }}
 {{- end }}
 
-{{- /* What the ConfigMap of Slurm holds. Checksums are of this alone: its labels change with the chart's version. */}}
+{{- /* The data of Slurm's ConfigMap. Checksums are made only from the data, because the labels change with the chart's version. */}}
 {{- define "slurm.configData" -}}
 {{ (include (print .Template.BasePath "/config.yaml") . | fromYaml).data | toYaml }}
 {{- end }}
 
-{{- /* A hook script: what both share, limits, its own part. Call with (dict "root" $ "name" "prolog"). */}}
+{{- /* A hook script: the part that both hooks share, the limits, and its own part. Call with (dict "root" $ "name" "prolog"). */}}
 {{- define "slurm.hook" -}}
 #!/bin/bash
 {{ .root.Files.Get "files/hooks.sh" }}
@@ -193,7 +194,7 @@ sparkoperator.k8s.io: [scheduledsparkapplications, sparkapplications]
 trainer.kubeflow.org: [trainjobs]
 {{- end }}
 
-{{- /* Those that can be told to take their pods back and bring them later. */}}
+{{- /* The kinds of these that can be suspended: they remove their pods, and make them again later. */}}
 {{- define "slurm.suspendableKinds" -}}
 batch: [jobs]
 jobset.x-k8s.io: [jobsets]
@@ -203,14 +204,14 @@ sparkoperator.k8s.io: [sparkapplications]
 trainer.kubeflow.org: [trainjobs]
 {{- end }}
 
-{{- /* Whether accounts are kept as values say; empty when people do that themselves. */}}
+{{- /* Whether the process `accounts` keeps accounts as values say; empty if people do that themselves. */}}
 {{- define "slurm.keepsAccounts" -}}{{ if and .Values.accounting.enabled .Values.accounts.enabled }}true{{ end }}{{- end }}
 
-{{- /* Whether slurmdbd is the chart's own, and whether it is that of others; both empty without accounting. */}}
+{{- /* Whether slurmdbd is the chart's own (ownSlurmdbd), or that of others (isGuest); both are empty without accounting. */}}
 {{- define "slurm.ownSlurmdbd" -}}{{ if and .Values.accounting.enabled (not .Values.accounting.slurmdbd.external.host) }}true{{ end }}{{- end }}
 {{- define "slurm.isGuest" -}}{{ if and .Values.accounting.enabled .Values.accounting.slurmdbd.external.host }}true{{ end }}{{- end }}
 
-{{- /* Where slurmdbd is. Refuses one of others while it could not be used, or would mix up the records of two clusters. */}}
+{{- /* The address of slurmdbd. Refuses a slurmdbd of others as long as it could not be used, or would mix up the records of two clusters. */}}
 {{- define "slurm.slurmdbd" -}}
 {{- if include "slurm.isGuest" . }}
 {{- $path := "accounting.slurmdbd.external" }}
@@ -218,10 +219,10 @@ trainer.kubeflow.org: [trainjobs]
 {{- fail (printf "%s: all clusters of a slurmdbd have its keys: copy its slurm.key and jwt.key into Secrets of this namespace, and name them in keys.existingSlurmSecret and keys.existingJwtSecret" $path) }}
 {{- end }}
 {{- if not .Values.clusterName }}
-{{- fail (printf "%s: set clusterName to a name that no other cluster of that slurmdbd has, for under one name it mixes their records" $path) }}
+{{- fail (printf "%s: set clusterName to a name that no other cluster of that slurmdbd has, because slurmdbd mixes the records of clusters with one name" $path) }}
 {{- end }}
 {{- if .Values.accounts.wanted.qos }}
-{{- fail (printf "accounts.wanted.qos: the QoS of a slurmdbd are for all its clusters: with %s, make them where the slurmdbd is" $path) }}
+{{- fail (printf "accounts.wanted.qos: the QoS of a slurmdbd belong to all its clusters: with %s, name them in the values of the release that has the slurmdbd, or make them with sacctmgr" $path) }}
 {{- end }}
 {{- if and .Values.networkPolicies.enabled (not .Values.accounting.slurmdbd.external.peers) }}
 {{- fail (printf "%s.peers: say who slurmdbd is, or the network policies keep it out: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}]" $path) }}
@@ -233,11 +234,11 @@ port: 6819
 {{- end }}
 {{- end }}
 
-{{- /* Whether the chart brings the database; empty when it does not. */}}
+{{- /* Whether the chart makes the database; empty if not. */}}
 {{- define "slurm.ownDatabase" -}}{{ if and (include "slurm.ownSlurmdbd" .) (not .Values.accounting.database.external.host) }}true{{ end }}{{- end }}
 {{- define "slurm.databaseSecret" -}}{{ .Values.accounting.database.existingSecret | default (printf "%s-database" .Release.Name) }}{{- end }}
 
-{{- /* Where slurmdbd finds its tables, and as whom. */}}
+{{- /* The address of the database, and the user with whom slurmdbd connects. */}}
 {{- define "slurm.database" -}}
 {{- $external := .Values.accounting.database.external }}
 {{- if and $external.host (not .Values.accounting.database.existingSecret) }}
@@ -253,7 +254,7 @@ user: slurm
 {{- end }}
 {{- end }}
 
-{{- /* As whom what keeps its data on a volume runs. Called with its uid. */}}
+{{- /* The security context of a pod that keeps data on a volume. Call with its uid. */}}
 {{- define "slurm.volumeUser" -}}
 runAsNonRoot: true
 runAsUser: {{ . }}
@@ -280,8 +281,8 @@ seccompProfile: {type: RuntimeDefault}
   volumeMounts: {{- toYaml .mounts | nindent 4 }}
 {{- end }}
 
-{{- /* A query with what it shortens: $own is what selects the series of this release, $gpus those of a job by uuid as
-dcgm-exporter calls it. Call with (list query selector). */}}
+{{- /* A query with its abbreviations replaced: $own is the selector of this release's series, $gpus the GPUs of a job by uuid, under the
+name of dcgm-exporter's label. Call with (list query selector). */}}
 {{- define "slurm.seriesOf" -}}
 {{- $gpus := `label_replace(sunkpy_job_gpu{job="$slurmjob"}, "UUID", "$1", "uuid", "(.+)")` }}
 {{- index . 0 | replace "$own" (index . 1) | replace "$gpus" $gpus }}

@@ -1,5 +1,5 @@
-{{- /* The same in all charts: what no upgrade can change, refused before half of the release is changed. The spec of a claim: it only
-grows, one of a StatefulSet not even that, and it keeps its class. Call with (dict "root" $ "path" "home" "values" .Values.home
+{{- /* The same in all charts: changes that no upgrade can make are refused before half of the release is changed. This is the spec of a
+claim: its size can only grow, that of a StatefulSet's claim cannot, and its class stays. Call with (dict "root" $ "path" "home" "values" .Values.home
 "modes" its accessModes "claim" its name ["set" name of the StatefulSet that has it as template] ["size" of a new volume where values
 name none: one that is there keeps its own]). */}}
 {{- define "sunkpy.claimSpec" -}}
@@ -26,7 +26,7 @@ name none: one that is there keeps its own]). */}}
 {{- end }}
 {{- $has := $there.storageClassName | default "" }}
 {{- $class := .values.storageClass | default $has }}
-{{- /* Kubernetes lets a claim of no class take one. */}}
+{{- /* Kubernetes lets a claim without a class get one. */}}
 {{- if and $class (ne $class $has) (ternary $there $has (hasKey . "set")) }}
 {{- $move := hasKey .values "existingClaim" | ternary (printf "copy the data to a claim of yours and name it in %s.existingClaim" .path) (printf "save the data elsewhere, delete %s, and upgrade again" $gone) }}
 {{- if not (or .set (dig "volumeName" "" $there)) }}{{ $move = printf "delete it and upgrade again, for it has no volume: kubectl -n %s delete pvc %s" $namespace .claim }}{{ end }}
@@ -39,9 +39,9 @@ storageClassName: {{ . }}
 resources: {requests: {storage: {{ $size }}}}
 {{- end }}
 
-{{- /* A claim that outlives its release, with the same arguments, its labels and whether it is wanted. It stays in the manifest once it
-has a volume, wanted or not: helm keeps it, but takes for its own what the cluster wrote into one that was left out, and a rollback to
-the claim would take that away, which Kubernetes refuses. So it would for a class that helm did not write. */}}
+{{- /* A claim that outlives its release, with the same arguments, its labels and whether it is wanted. Once it has a volume it
+stays in the manifest, wanted or not. Helm would keep a claim that is left out. But a rollback that has the claim again would remove
+the fields that the cluster wrote into it, which Kubernetes refuses. The same holds for a class that helm did not write. */}}
 {{- define "sunkpy.claim" -}}
 {{- $there := lookup "v1" "PersistentVolumeClaim" .root.Release.Namespace .claim | default dict }}
 {{- $named := ternary "" .values.storageClass (hasKey (dig "spec" dict $there) "storageClassName") }}
@@ -61,7 +61,7 @@ spec:
 {{- end }}
 {{- end }}
 
-{{- /* A quantity as a number, for Kubernetes keeps 1024Mi as 1Gi. */}}
+{{- /* A quantity as a number, because Kubernetes writes 1024Mi as 1Gi. */}}
 {{- define "sunkpy.bytes" -}}
 {{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
 {{- $number := regexFind "^[0-9.]+" . }}
@@ -69,12 +69,12 @@ spec:
 {{- end }}
 
 {{- /* A StatefulSet that makes its pods in order waits for ever for the pod of a bad release, so a rollback would not heal it.
-What was made with another policy keeps it, for no upgrade can change it. Call with (dict "root" $ "set" its name). */}}
+A StatefulSet that was made with another policy keeps it, because no upgrade can change it. Call with (dict "root" $ "set" its name). */}}
 {{- define "sunkpy.podManagement" -}}
 {{- dig "spec" "podManagementPolicy" "Parallel" (lookup "apps/v1" "StatefulSet" .root.Release.Namespace .set | default dict) }}
 {{- end }}
 
-{{- /* The value of a PriorityClass, likewise. Call with (dict "path" "priorityClasses.slurmd" "name" its name "value" …). */}}
+{{- /* The value of a PriorityClass, which no upgrade can change either. Call with (dict "path" "priorityClasses.slurmd" "name" its name "value" …). */}}
 {{- define "sunkpy.priorityValue" -}}
 {{- $has := lookup "scheduling.k8s.io/v1" "PriorityClass" "" .name }}
 {{- if and $has (ne (int64 $has.value) (int64 .value)) }}

@@ -1,5 +1,5 @@
-{{- /* The pod in which people log in: metadata and spec of its template. One that is for all has the container "login" besides,
-for those who come by kubectl; with .person it is that person's alone, who comes by ssh. Call with (dict "root" $ "part" …
+{{- /* The pod in which people log in: metadata and spec of its template. A shared pod also has the container "login",
+for people who enter with kubectl. With .person the pod is for that person alone, who comes by ssh. Call with (dict "root" $ "part" …
 "values" {resources, podAnnotations, nodeSelector …, image} ["person" … "label" name of the StatefulSet]). */}}
 {{- define "slurm.loginPod" -}}
 {{- $config := printf "%s-login" .root.Release.Name }}
@@ -27,7 +27,7 @@ spec:
   initContainers:
     {{- include "slurm.sssd" .root | nindent 4 }}
     {{- if not .person }}
-    # The one that is root, with what it takes to give files away. It has ended before anybody can enter.
+    # This container runs as root, with the capabilities to give files away. It ends before anybody can enter the pod.
     - name: make-homes
       image: {{ .root.Values.images.login }}
       imagePullPolicy: {{ .root.Values.imagePullPolicy }}
@@ -46,7 +46,7 @@ spec:
   {{- end }}
   containers:
     {{- if not .person }}
-    # Where people are. No root, no key, no way to become anybody else.
+    # People are in this container. It has no root, no key, and no program by which they could become another user.
     - name: login
       image: {{ .values.image | default .root.Values.images.login }}
       imagePullPolicy: {{ .root.Values.imagePullPolicy }}
@@ -73,8 +73,8 @@ spec:
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
     {{- end }}
     {{- if $ssh }}
-    # Lets people with a key in, as themselves. It is root to become them, without what else root may do: it reaches
-    # their homes and the socket of sackd as each of them, and its own host key, and none of Slurm's.
+    # sshd. It runs as root only to become the people who log in, without root's other capabilities. It reads its own host key, and no
+    # key of Slurm. It reaches homes and the socket of sackd as the person who logs in.
     - name: sshd
       image: {{ .values.image | default .root.Values.images.login }}
       imagePullPolicy: {{ .root.Values.imagePullPolicy }}
@@ -103,7 +103,7 @@ spec:
         readOnlyRootFilesystem: true
         capabilities: {drop: [ALL], add: [AUDIT_WRITE, CHOWN, SETGID, SETUID, SYS_CHROOT]}
       ports: [{name: ssh, containerPort: 2222}]
-      # A connection that says nothing would stand in its log each time.
+      # sshd would log each connection of a probe that sends nothing.
       startupProbe:
         exec: {command: &listens [test, -S, /run/slurm/sack.socket, -a, -s, /run/sshd.pid]}
         periodSeconds: 1
@@ -131,7 +131,7 @@ spec:
         {{- include "slurm.sharedMounts" .root | nindent 8 }}
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
     {{- end }}
-    # Vouches for the users of the container beside it, whose uid the kernel tells it. It alone has the key.
+    # sackd authenticates the users of the containers beside it. The kernel tells it their uid. Only this container has Slurm's key.
     - name: sackd
       image: {{ .root.Values.images.login }}
       imagePullPolicy: {{ .root.Values.imagePullPolicy }}
@@ -151,7 +151,7 @@ spec:
         - {name: keys, mountPath: /keys, readOnly: true}
         - {name: scratch, mountPath: /etc/slurm, subPath: etc}
         - {name: scratch, mountPath: /tmp, subPath: tmp}
-        # It says to Slurm by which name and in which groups a caller is.
+        # sackd tells Slurm the name and the groups of a caller.
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
   volumes:
     - {{ merge (dict "name" "home") (include "slurm.homeVolume" .root | fromJson) | toJson }}
@@ -177,7 +177,7 @@ spec:
     - {name: keys, secret: {secretName: {{ include "slurm.slurmSecret" .root }}, defaultMode: 0444}}
 {{- end }}
 
-{{- /* The sets of login pods that are for all: that of `login`, and those of `login.sets`, whose keys stand for its own. */}}
+{{- /* The sets of shared login pods: that of `login`, and those of `login.sets`, whose keys replace those of `login`. */}}
 {{- define "slurm.loginSets" -}}
 {{- $own := merge (dict "service" .Values.login.ssh.service) (omit .Values.login "sets") }}
 {{- $sets := list (dict "part" "login" "name" (printf "%s-login" .Release.Name) "label" "" "values" $own) }}
@@ -198,8 +198,8 @@ spec:
 {{- toJson $pods }}
 {{- end }}
 
-{{- /* srun and salloc listen in the login pod. slurmctld calls them back by its host name, which is that of the pod, and
-until it has given up resolving one, the job's nodes stay busy: for more than a minute. Call with (dict "root" $ "part" …
+{{- /* The names under which slurmctld finds a login pod. srun and salloc listen there, and slurmctld calls them by the pod's host name. If
+the name does not resolve, the job's nodes stay busy for more than a minute, until slurmctld gives up. Call with (dict "root" $ "part" …
 "pod" name). */}}
 {{- define "slurm.loginService" -}}
 apiVersion: v1
@@ -215,14 +215,14 @@ spec:
     statefulset.kubernetes.io/pod-name: {{ .pod }}
 {{- end }}
 
-{{- /* Whether somebody has a login pod of their own; empty when not. */}}
+{{- /* Whether somebody has a personal login pod; empty if not. */}}
 {{- define "slurm.hasOwnLogins" -}}
 {{- $own := .Values.login.perUser }}
 {{- if and $own.enabled (include "slurm.ssh" .) (or $own.users (and $own.everybody .Values.users.people)) }}true{{ end }}
 {{- end }}
 
-{{- /* Who has one, by name: {name: of the StatefulSet, values: of the pod}. A key of an entry stands for that of the
-defaults as a whole. */}}
+{{- /* The people with a personal login pod, by name: {name: of the StatefulSet, values: of the pod}. A key of a person replaces the whole
+key of the defaults. */}}
 {{- define "slurm.ownLogins" -}}
 {{- $own := .Values.login.perUser }}
 {{- $people := .Values.users.people | default dict }}

@@ -1,4 +1,4 @@
-{{- /* The same in all charts that have it: port 8080 of sunkpy's processes, where values may name a Secret with a certificate and a
+{{- /* The same in all charts that have it: port 8080 of sunkpy's processes. Values may name a Secret with its certificate and
 token. */}}
 {{- define "sunkpy.scheme" }}{{ if .Values.metricsSecret }}HTTPS{{ else }}HTTP{{ end }}{{ end }}
 
@@ -8,7 +8,7 @@ token. */}}
 - {name: metrics, mountPath: {{ include "sunkpy.metricsFolder" . }}, readOnly: true}
 {{- end }}
 
-{{- /* How Prometheus reads it. Call with (dict "root" $ "interval" …). */}}
+{{- /* How Prometheus scrapes that port. Call with (dict "root" $ "interval" …). */}}
 {{- define "sunkpy.metricsEndpoint" -}}
 port: http
 path: /metrics

@@ -1,5 +1,5 @@
-{{- /* The same in all charts; a test compares. What a file of the chart makes, with `common` and `patches` of the values on
-top. Call with (dict "root" $ "of" name of the template with its objects). */}}
+{{- /* The same in all charts; a test compares. The objects of a file of the chart, with `common` and `patches` of the values applied.
+Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- define "sunkpy.objects" -}}
 {{- $text := include .of .root }}
 {{- $values := .root.Values }}
@@ -31,7 +31,7 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- end }}
 {{- end }}
 
-{{- /* Objects of a text of YAML, as a JSON array. */}}
+{{- /* The objects in a YAML text, as a JSON array. */}}
 {{- define "sunkpy.split" -}}
 {{- $objects := list }}
 {{- range regexSplit "(?m)^---\\s*$" . -1 }}
@@ -43,7 +43,7 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- toJson $objects }}
 {{- end }}
 
-{{- /* What the object is called in `patches`: its kind, and its name without that of namespace and release. */}}
+{{- /* The name of an object in `patches`: its kind, and its name without namespace and release. */}}
 {{- define "sunkpy.patchName" -}}
 {{- $release := (index . 0).Release }}
 {{- with index . 1 }}{{ .kind }}/{{ .metadata.name | trimPrefix (printf "%s-" $release.Namespace) | trimPrefix (printf "%s-" $release.Name) }}{{ end }}
@@ -58,14 +58,14 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- toJson $metadata }}
 {{- end }}
 
-{{- /* What of a map is not empty. */}}
+{{- /* The entries of a map that are not empty. */}}
 {{- define "sunkpy.given" -}}
 {{- $given := dict }}
 {{- range $key, $value := . }}{{ with $value }}{{ $_ := set $given $key . }}{{ end }}{{ end }}
 {{- toJson $given }}
 {{- end }}
 
-{{- /* A pod's spec with what those of all pods and containers have, where it says nothing itself. */}}
+{{- /* A pod's spec, with the fields of common.podSpec and common.container that it does not set itself. */}}
 {{- define "sunkpy.podSpec" -}}
 {{- $container := index . 2 }}
 {{- $spec := (include "sunkpy.merged" (list (index . 1) (index . 0)) | fromJson).value }}
@@ -78,15 +78,15 @@ top. Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- toJson $spec }}
 {{- end }}
 
-{{- /* Refuse what the values made of a volume of ours. Call with (list where it was said, volumes). */}}
+{{- /* Refuse values that give one of the chart's volumes a second source. Call with (list the path of the values, volumes). */}}
 {{- define "sunkpy.checkVolumes" -}}
 {{- range index . 1 }}
-{{- if gt (len .) 2 }}{{ fail (printf "%s %s has several sources: %s. Is the name ours? Choose another one" (index $ 0) .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
+{{- if gt (len .) 2 }}{{ fail (printf "%s %s has several sources: %s. If the chart has this name already, choose another one" (index $ 0) .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
 {{- end }}
 {{- end }}
 
-{{- /* {value: the first with the second on top}. Maps are merged by key and lists of things with a name (volumeMounts: a
-mountPath) by that; other lists are replaced, and null takes away. */}}
+{{- /* {value: the first with the second on top}. Maps are merged by key, and lists whose entries have a name (volumeMounts:
+a mountPath) by the name. Other lists are replaced, and null removes a key. */}}
 {{- define "sunkpy.merged" -}}
 {{- $ours := index . 0 }}
 {{- $theirs := index . 1 }}
@@ -114,7 +114,7 @@ mountPath) by that; other lists are replaced, and null takes away. */}}
 {{- dict "value" $merged | toJson }}
 {{- end }}
 
-{{- /* The key by which things of a list are told apart; empty for other lists. */}}
+{{- /* The key that identifies the entries of a list, `name` or `mountPath`; empty for other lists. */}}
 {{- define "sunkpy.keyOf" -}}
 {{- $things := . }}
 {{- $by := "" }}
@@ -126,7 +126,7 @@ mountPath) by that; other lists are replaced, and null takes away. */}}
 {{- $by }}
 {{- end }}
 
-{{- /* Refuse patches of what the release has not. Call with (dict "root" $ "files" names of the templates). */}}
+{{- /* Refuse patches of objects that the release does not have. Call with (dict "root" $ "files" names of the templates). */}}
 {{- define "sunkpy.checkPatches" -}}
 {{- $root := .root }}
 {{- if $root.Values.patches }}
@@ -140,7 +140,7 @@ mountPath) by that; other lists are replaced, and null takes away. */}}
 {{- end }}
 {{- end }}
 
-{{- /* Refuse to name an image for the admin: whoever owns the name would run their program, privileged. Call with a dict of key and
+{{- /* Refuse an empty image: a default could belong to anybody, whose program would run privileged. Call with a dict of key and
 image. */}}
 {{- define "sunkpy.needImages" -}}
 {{- $empty := list }}
@@ -148,7 +148,7 @@ image. */}}
 {{- with $empty }}{{ fail (printf "%s: set it, to an image of yours: a chart of the repository names none. `make images PUSH=registry.example.com/sunkpy` builds and pushes all, and prints these lines for your values (docs/tasks/build-images.md)" (join ", " .)) }}{{ end }}
 {{- end }}
 
-{{- /* Refuse sunkpy's image of another version than the chart, where its tag says one: it would not know its settings. */}}
+{{- /* Refuse an image of sunkpy whose tag names another version than the chart's: it may not know its settings. */}}
 {{- define "sunkpy.checkImage" -}}
 {{- $chart := (index . 0).Chart }}
 {{- $minor := regexFind "^[0-9]+\\.[0-9]+" $chart.Version }}

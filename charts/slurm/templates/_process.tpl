@@ -1,4 +1,4 @@
-{{- /* The port of each process: over TLS, and its metrics for a token, where values name the Secret of both. */}}
+{{- /* The settings of each process's port 8080: TLS and a token for metrics, if values name the Secret with both. */}}
 {{- define "slurm.http" -}}
 http: {port: 8080{{ if .Values.metricsSecret }}, secretFolder: {{ include "sunkpy.metricsFolder" . }}{{ end }}}
 {{- end }}
@@ -36,7 +36,7 @@ topology: {{ . }}
 {{- end }}
 {{- end }}
 
-{{- /* The partition of pods that name none, when the scheduler's values do not say: Slurm's own default. */}}
+{{- /* The partition of pods that name none: that of the scheduler's values, or else Slurm's default partition. */}}
 {{- define "slurm.defaultPartition" -}}
 {{- $named := list (dict "by" "scheduler.defaultPartition" "partitions" (splitList "," .Values.scheduler.defaultPartition)) }}
 {{- range $at, $rule := .Values.scheduler.access }}
@@ -50,7 +50,7 @@ topology: {{ . }}
 {{- end }}
 {{- end }}
 
-{{- /* Seconds that a pod gets to end when its job has lost the node. */}}
+{{- /* The longest grace period, in seconds, of a pod whose job has lost the node. */}}
 {{- define "slurm.longestGrace" -}}
 {{- $epilog := int .Values.hooks.epilogTimeoutSeconds }}
 {{- $most := int (sub $epilog (min 30 (div (add1 $epilog) 2))) }}
@@ -141,8 +141,8 @@ people:
 {{- end }}
 
 {{- /* The Deployment of a sunkpy process. Call with (dict "root" $ "part" … "values" … "config" text "ports" dict
-["strategy" "Recreate"] ["keyless" true] ["args" list] ["token" user]). With `token` a container beside it has the key, and
-makes tokens for that Slurm user of it. */}}
+["strategy" "Recreate"] ["keyless" true] ["args" list] ["token" user]). With `token` another container of the pod has the key, and
+makes tokens for that Slurm user from it. */}}
 {{- define "slurm.process" -}}
 {{- $labels := dict "root" .root "part" .part -}}
 {{- $name := printf "%s-%s" .root.Release.Name .part -}}

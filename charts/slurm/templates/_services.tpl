@@ -1,5 +1,5 @@
-{{- /* Services of a site in the order in which they start, a line for each as run-services reads it; what they wait for comes
-first. Call with (dict "path" "compute.services" "services" …). */}}
+{{- /* Services of a site in the order in which they start, a line for each as run-services reads it. A service comes after those
+that it depends on. Call with (dict "path" "compute.services" "services" …). */}}
 {{- define "slurm.serviceOrder" -}}
 {{- $services := .services }}
 {{- $path := .path }}
@@ -25,7 +25,7 @@ first. Call with (dict "path" "compute.services" "services" …). */}}
 {{- end }}
 {{- end }}
 
-{{- /* What the ConfigMap of a NodeSet's services holds; empty when it has none. Call with the merged values of the NodeSet,
+{{- /* The data of the ConfigMap with a NodeSet's services; empty if it has none. Call with the merged values of the NodeSet,
 its name and the root. */}}
 {{- define "slurm.services" -}}
 {{- $services := dict }}

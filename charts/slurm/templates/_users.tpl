@@ -1,5 +1,5 @@
-{{- /* Names that the images have, or Debian's packages may bring: an entry of the values would be hidden behind them, or
-hide them. user1 is in the images, too, and may be given keys and groups. */}}
+{{- /* Names of users and groups that the images have, or that packages of Debian may add: an entry of the values with such a name would
+be hidden by them, or hide them. user1 is in the images, too, but values may give it keys and groups. */}}
 {{- define "slurm.reservedNames" -}}
 {{- `
 adm audio avahi backup bin cdrom clock crontab daemon dialout dip disk dnsmasq docker fax floppy games gnats input irc k8s
@@ -8,10 +8,10 @@ root sasl sgx shadow slurm slurmrestd src ssh sshd staff sudo sunkpy-closed sync
 systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _apt _ssh sssd` | splitList "\n" | join " " -}}
 {{- end }}
 
-{{- /* People and groups as glibc reads them, {passwd, group}; whatever contradicts itself is refused by name. */}}
+{{- /* People and groups as glibc reads them, {passwd, group}. Entries that contradict each other are refused by name. */}}
 {{- define "slurm.people" -}}
 {{- $reserved := splitList " " (trim (include "slurm.reservedNames" .)) }}
-{{- $gids := dict }}{{/* gid → whose it is */}}
+{{- $gids := dict }}{{/* gid → the group or person that has it */}}
 {{- $members := dict }}
 {{- range $group, $values := .Values.users.groups }}
 {{- if or (has $group $reserved) (eq $group "user1") }}{{ fail (printf "users.groups.%s: the system has a group of that name" $group) }}{{ end }}
@@ -52,26 +52,26 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- range $name, $values := .Values.users.groups }}
 {{- $group = append $group (printf "%s:*:%d:%s" $name (int64 $values.gid) (join "," (get $members $name))) }}
 {{- end }}
-{{- /* Each line with its end, and no line for nobody. */}}
+{{- /* A line for each entry, with its line end; empty if there are none. */}}
 passwd: {{ append $passwd "" | join "\n" | toJson }}
 group: {{ append $group "" | join "\n" | toJson }}
 {{- end }}
 
-{{- /* Whether anybody could come by ssh; empty when not. */}}
+{{- /* Whether anybody could log in by ssh; empty if not. */}}
 {{- define "slurm.ssh" -}}
 {{- if and .Values.login.enabled .Values.login.ssh.enabled }}
 {{- if or .Values.users.sssd.enabled .Values.login.ssh.trustedUserCAKeys .Values.login.ssh.existingCASecret }}true{{ end }}
 {{- range .Values.users.people }}{{ if .sshKeys }}true{{ end }}{{ end }}
 {{- end }}
 {{- end }}
-{{- /* Whether they may go on to the nodes on which they have a job. */}}
+{{- /* Whether people may also log in to the nodes of their jobs. */}}
 {{- define "slurm.computeSsh" -}}{{ if .Values.compute.ssh.enabled }}{{ include "slurm.ssh" . }}{{ end }}{{- end }}
 {{- /* Call with (dict "root" $ "compute" false). */}}
 {{- define "slurm.sshdConfig" -}}
 {{- tpl (.root.Files.Get "files/sshd_config.tpl") (dict "Values" .root.Values "Template" .root.Template "compute" .compute) }}
 {{- end }}
-{{- /* What sshd reads, by name of the file: its configuration, and of certificates who signs them, which are revoked, and whose
-they are. Arguments as above. */}}
+{{- /* The files that sshd reads, by name: its configuration, the authorities for certificates, the revoked keys, and the principals of
+people. Arguments as above. */}}
 {{- define "slurm.sshdFiles" -}}
 {{- $ssh := .root.Values.login.ssh }}
 {{- $files := dict "sshd_config" (printf "%s\n" (include "slurm.sshdConfig" . | trim)) }}
@@ -98,7 +98,7 @@ they are. Arguments as above. */}}
 {{- define "slurm.computeHostSecret" -}}{{ .Values.keys.existingComputeSshHostSecret | default (printf "%s-compute-ssh-host-key" .Release.Name) }}{{- end }}
 {{- define "slurm.sshHostSecret" -}}{{ .Values.keys.existingSshHostSecret | default (printf "%s-ssh-host-key" .Release.Name) }}{{- end }}
 
-{{- /* Who people are, for every container in which Slurm asks for it. */}}
+{{- /* The volumeMounts with people and groups, for each container in which Slurm looks them up. */}}
 {{- define "slurm.peopleMounts" -}}
 - {name: people, mountPath: /var/lib/extrausers, readOnly: true}
 {{- end }}
@@ -106,8 +106,8 @@ they are. Arguments as above. */}}
 - {name: people, configMap: {name: {{ .Release.Name }}-people}}
 {{- end }}
 
-{{- /* sssd, for sites with a directory: beside slurmctld, slurmdbd, slurmrestd and slurmd, and in the login pods. Started before the others of its
-pod, and kept running, by Kubernetes. */}}
+{{- /* sssd, for sites with a directory: beside slurmctld, slurmdbd, slurmrestd and slurmd, and in the login pods. Kubernetes starts it
+before the other containers of its pod, and keeps it running. */}}
 {{- define "slurm.sssdSecret" -}}
 {{- $sssd := .Values.users.sssd }}
 {{- if eq (empty $sssd.existingSecret) (empty $sssd.config) }}

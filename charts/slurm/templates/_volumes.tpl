@@ -1,11 +1,11 @@
-{{- /* Whether a container beside what has volumes says how full they are; empty when not. */}}
+{{- /* Whether a container beside slurmctld and MariaDB measures how full the volumes are; empty if not. */}}
 {{- define "slurm.watchesVolumes" -}}
 {{- $isScraped := or .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
 {{- if has .Values.volumeMetrics.when (ternary (list "always" "scraped") (list "always") $isScraped) }}true{{ end }}
 {{- end }}
 
-{{- /* That container: it reads as the user to whom the files belong, and can write none. Without probes: nothing is ended because
-this one is slow. Call with (dict "root" $ "settings" … "volumes" {name of the pod's volume: its claim}). */}}
+{{- /* That container. It reads as the user who owns the files, and cannot write. It has no probes, so that a slow metric ends nothing.
+Call with (dict "root" $ "settings" … "volumes" {name of the pod's volume: its claim}). */}}
 {{- define "slurm.volumesContainer" -}}
 {{- if include "slurm.watchesVolumes" .root }}
 {{- $folders := dict }}
@@ -29,7 +29,7 @@ this one is slow. Call with (dict "root" $ "settings" … "volumes" {name of the
 {{- end }}
 {{- end }}
 
-{{- /* What it needs of its pod besides. */}}
+{{- /* The volume with the Secret of metrics, which this container adds to its pod. */}}
 {{- define "slurm.volumesSecret" -}}
 {{- if and (include "slurm.watchesVolumes" .) .Values.metricsSecret }}
 - {name: metrics, secret: {secretName: {{ .Values.metricsSecret }}, defaultMode: 0440}}

@@ -116,12 +116,13 @@ def explain_node(facts: NodeFacts) -> Explanation:
         what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
     elif why := problem_told(_told(facts)):
         labels = f"kubectl get node {facts.node} --show-labels"
-        what_to_do = f"Label the Node: {why}. Until then Slurm keeps it where it was. See its labels: {labels}"
+        what_to_do = f"Label the Node: {why}. Until then Slurm keeps the node where it was. See its labels: {labels}"
     if any(row.is_odd for row in rows):
         standing += "; Slurm and the driver do not know the same devices"
         what_to_do = (
             f"See whether the driver runs there: kubectl get pods -A --field-selector spec.nodeName={facts.node}; then "
-            f"have a new slurmd pod list the devices: kubectl sunk drain {facts.node} --reason devices, delete the pod"
+            f"have a new slurmd pod list the devices: kubectl sunk drain {facts.node} --reason devices, delete the "
+            f"slurmd pod once no job runs there, kubectl sunk undrain {facts.node}"
         )
     if any(len(row.owners) > 1 for row in rows):
         standing = "has a device with two owners"
@@ -190,7 +191,7 @@ def _unproved(facts: NodeFacts) -> tuple[str, ...]:
     if facts.slurm is None or slurmd is None or not read_extra(facts.slurm.extra):
         return ()
     why = why_unproved(facts.slurm.extra, slurmd, facts.now)
-    return (f"no pod gets a device of it: {why}",) if why else ()
+    return (f"no pod gets a device of this node: {why}",) if why else ()
 
 
 def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
@@ -300,7 +301,7 @@ def _job_lost(facts: NodeFacts, pod: Pod) -> str:
     job = noted_job(pod)
     if job is None:
         return "no Slurm job"
-    return f"Slurm job {job}" + (", which has another" if facts.slurm is not None else "")
+    return f"Slurm job {job}" + (", to which Slurm gave another device" if facts.slurm is not None else "")
 
 
 def _merged(owners: Iterable[DeviceOwner]) -> tuple[DeviceOwner, ...]:

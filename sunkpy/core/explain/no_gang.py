@@ -124,7 +124,7 @@ def unplaced(pod: Pod, above: Above, *, unreadable: str = "") -> Explanation:
             "which kinds exist: kubectl api-resources"
         ),
         Absence.GONE: (
-            "Create the object that it names, or delete the pod: "
+            "Create the owner that the pod names, or delete the pod: "
             f"kubectl -n {pod.metadata.namespace} delete pod {pod.name}"
         ),
         Absence.UNKNOWN: "Nothing: the scheduler looks it up again by itself.",

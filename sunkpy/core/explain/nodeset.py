@@ -55,8 +55,8 @@ _WORDS: Final = {
     "PodsFailed": _Words("has slurmd pods that failed", "Read their logs: kubectl -n {namespace} logs POD --previous"),
     "RollingOut": _Words(
         "rolls out its template",
-        "Nothing: idle nodes go first, the others when their jobs have ended. To take all at once: "
-        "kubectl sunk roll {name} now -n {namespace}; to hold it: kubectl sunk roll {name} pause -n {namespace}",
+        "Nothing: idle nodes go first, the others when their jobs have ended. To lift the limit maxUnavailable: "
+        "kubectl sunk roll {name} now -n {namespace}; to pause: kubectl sunk roll {name} pause -n {namespace}",
     ),
     "Scaling": _Words("creates or removes slurmd pods", "Nothing."),
     "TearingDown": _Words("is being deleted", "Nothing: it ends when the jobs on its nodes have ended."),
@@ -144,7 +144,8 @@ def _counts(status: NodeSetStatus) -> str:
         f"{status.desired_number_scheduled} desired, {status.number_feasible} feasible, "
         f"{status.current_number_scheduled} there, {status.number_ready} ready, "
         f"{status.updated_number_scheduled} of the current template, {status.number_running} with jobs, "
-        f"{status.number_drain} draining" + (f", {status.number_unhealthy} sick" if status.number_unhealthy else "")
+        f"{status.number_drain} drained or draining"
+        + (f", {status.number_unhealthy} sick" if status.number_unhealthy else "")
     )
 
 

@@ -24,17 +24,17 @@ class Words(msgspec.Struct, frozen=True):
 WORDS: Final[dict[Cause, Words]] = {
     WaitCause.NO_NAMED_NODE: Words(
         "cannot be bound",
-        "Name its node in its node affinity (matchFields metadata.name), as a DaemonSet does; see what it has: "
+        "Name its node in its node affinity (matchFields metadata.name), as a DaemonSet does. See what the pod has: "
         "kubectl -n {namespace} get pod {pod} -o yaml",
     ),
     WaitCause.REFUSED: Words(
         "is refused: something that it asks for or declares is not possible",
-        "Change what the reason names, on the pod, its owner, or the object that declares its size, and it is tried "
-        "again at once: kubectl -n {namespace} edit pod {pod}",
+        "Change what the reason names, on the pod, its owner, or the object that declares the gang's size. The "
+        "scheduler then tries again at once: kubectl -n {namespace} edit pod {pod}",
     ),
     WaitCause.NO_SEATS: Words(
         "is not submitted: its owner wants no pods",
-        "Scale {kind} to at least one pod, or delete this one: kubectl -n {namespace} delete pod {pod}",
+        "Scale {kind} to at least one pod, or delete this pod: kubectl -n {namespace} delete pod {pod}",
     ),
     WaitCause.OTHERS_FIRST: Words(
         "is not submitted: earlier pods of its owner are still there",
@@ -51,7 +51,7 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.NOT_SUBMITTED: Words(
         "is not submitted: Slurm did not take its job",
-        "Correct what Slurm's message says; the scheduler tries again at least every 5 minutes, and at once when the "
+        "Correct what Slurm's message names; the scheduler tries again at least every 5 minutes, and at once when the "
         "pod's annotations change: kubectl -n {namespace} edit pod {pod}",
     ),
     WaitCause.NO_NODE: Words(
@@ -77,8 +77,8 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     WaitCause.KUBELET: Words(
         "is not bound: the kubelet of its node would refuse it",
-        "Make room on that node, or wait: the scheduler gives the node back and submits a job for another one. See "
-        "what uses the node: kubectl describe node NODE",
+        "Make room on that node, or wait: the scheduler gives the node back and submits a job for another node. See "
+        "what uses this node: kubectl describe node NODE",
     ),
     Stage.GONE: Words("has no pods any more", "Nothing: its job, if there is one left, is cancelled."),
     Stage.POD_OVER: Words("has ended; others of its gang have not", "Nothing: the job ends when all have ended."),
@@ -88,7 +88,8 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Stage.DELETED: Words(
         "was deleted before it was bound",
-        "Nothing: its job is cancelled; if the pod stays, a finalizer of somebody else holds it: "
+        "Nothing: once the pod is gone, its job is cancelled, unless other pods need the job. If the pod stays, a "
+        "finalizer of somebody else holds it: "
         "kubectl -n {namespace} get pod {pod} -o yaml",
     ),
     Stage.NODES_UNKNOWN: Words(
@@ -98,8 +99,8 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Stage.TO_SUBMIT: Words(
         "is not submitted to Slurm yet",
-        "Change what the reason names. Without one wait; if nothing changes for a minute, see that a scheduler leads "
-        "and what it logs: kubectl get leases -A",
+        "Change what the reason names. If there is no reason, wait; if nothing changes for a minute, see that a "
+        "scheduler leads and what it logs: kubectl get leases -A",
     ),
     Stage.QUEUED: Words(
         "has a Slurm job that has not started, as far as is known",
@@ -111,14 +112,14 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Stage.MUST_WAIT: Words(
         "is not bound yet: another pod on its node is ending",
-        "Nothing for 30 seconds, after which another node is tried; if the other pod hangs: "
-        "kubectl -n {namespace} get pods",
+        "Nothing for 30 seconds, after which another node is tried. If the other pod hangs, find it, in whatever "
+        "namespace it is: kubectl get pods -A",
     ),
     Stage.TO_BIND: Words(
         "is about to be bound",
         "Wait; if nothing changes for a minute, see that a scheduler leads and what it logs: kubectl get leases -A",
     ),
-    Stage.DIRECT: Words("is on its own node, without a Slurm job", "Nothing."),
+    Stage.DIRECT: Words("is on the node that it was made for, without a Slurm job", "Nothing."),
     Stage.BOUND: Words(
         "is bound, and no container runs yet",
         "Nothing; if no container starts, the pod's Events say why: kubectl -n {namespace} describe pod {pod}",
@@ -131,12 +132,13 @@ WORDS: Final[dict[Cause, Words]] = {
     Stage.RUNS: Words("runs", "Nothing."),
     Stage.JOB_LOST: Words(
         "has its node, and Slurm has lost its job",
-        "Nothing: the pod keeps running, and another job is submitted for its node; see why Slurm lost the job: "
-        "sinfo -R",
+        "Nothing: the pods keep running, and another job is submitted for their nodes. If Slurm gives one of these "
+        "nodes to another job first, all pods of the gang are evicted. See why Slurm lost the job: sinfo -R",
     ),
     Stage.NO_JOB: Words(
         "was bound by somebody else, without a Slurm job",
-        "Nothing: a job is submitted for its node. Next time leave out spec.nodeName, and Slurm chooses a free node.",
+        "Nothing: a job is submitted for its node. If Slurm gives the node to another job first, the pod is evicted. "
+        "Next time leave out spec.nodeName, and Slurm chooses a free node.",
     ),
     Stage.HANDING_OVER: Words(
         "has to leave its node",
@@ -146,6 +148,9 @@ WORDS: Final[dict[Cause, Words]] = {
     Stage.ENDING: Words("has ended; its Slurm job ends too", "Nothing; if it does not end: scontrol show job {job}"),
     Stage.OVER: Words("is over", "Nothing."),
 }
+
+RELEASE: Final = "kubectl sunk jobs release {job}, or as its user in a login pod: scontrol release {job}"
+"""The commands that release a held job: of an administrator, and of the job's own user."""
 
 CURES: Final = {
     "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",
@@ -162,10 +167,11 @@ CURES: Final = {
     "InvalidAccount": "Name an account that exists: sunkpy.dev/account. To list them: sacctmgr show account",
     "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos. To list them: sacctmgr show qos",
     "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
-    "DependencyNeverSatisfied": "Name another job, or none: sunkpy.dev/dependency. That job did not end as asked.",
-    "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: scontrol release {job}",
-    "JobHeldUser": "Release it: scontrol release {job}",
-    "JobHoldMaxRequeue": "Find out why it does not start, then release it: scontrol release {job}",
+    "DependencyNeverSatisfied": "The job that it depends on did not end as asked. Name another one, or none: "
+    "sunkpy.dev/dependency.",
+    "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: kubectl sunk jobs release {job}",
+    "JobHeldUser": f"Release it: {RELEASE}",
+    "JobHoldMaxRequeue": f"Find out why it does not start, then release it: {RELEASE}",
 }
 """Slurm's reasons with which a waiting job never starts → what to do. A waiting job follows its pods' annotations."""
 
@@ -194,7 +200,7 @@ PENDING_REASONS: Final = {
     "FedJobLock": "the clusters of its federation agree on who runs it",
     "AccountingPolicy": "a limit of its account or QoS is reached",
 }
-"""Slurm's reasons for waiting that pass by themselves → their meaning (man squeue, JOB REASON CODES)."""
+"""Slurm's other reasons for waiting → their meaning (man squeue, JOB REASON CODES)."""
 
 
 def pending_reason(reason: str) -> str:

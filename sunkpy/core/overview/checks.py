@@ -192,8 +192,8 @@ def _file_servers(facts: Installation) -> _Verdict:
     if unprotected := sorted(server for server in servers if not any(each.refuses_server(server) for each in denying)):
         found = [f"{server} (PersistentVolume {servers[server]})" for server in unprotected]
         what_to_do = (
-            "Name them in home.protect.servers of chart slurm, and namespaces that have to mount them, such as that of "
-            "a provisioner, in home.protect.namespaces: as root, such a pod has all homes."
+            "Name them in home.protect.servers of chart slurm: a pod that mounts them can read all homes as root. Name "
+            "namespaces whose pods have to mount them, such as that of a provisioner, in home.protect.namespaces."
         )
         return _Verdict(f"every pod may mount {first_of(found, _SHOWN)}", what_to_do, Level.WARNING)
     if silent := sorted(each.name for each in facts.shared if not each.nfs_server):

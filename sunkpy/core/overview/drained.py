@@ -173,7 +173,7 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
     elif slurm.is_invalid:
         text = slurm.reason or "what slurmd reports of the machine is not what Slurm expects"
         mend = f"mend what the reason names; if the node is right: scontrol delete nodename={slurm.name}"
-        yield _by_slurm(slurm, text, f"{mend}; then delete the slurmd pod once it is idle")
+        yield _by_slurm(slurm, text, f"{mend}; then delete the slurmd pod once no job runs there")
     elif slurm.is_held_by_others:
         own = slurm.reason.startswith(_ITS_OWN)
         on_the_node = next((text for start, text in _LIFTED_ON_THE_NODE.items() if slurm.reason.startswith(start)), "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from sunkpy.core.explain.words import RELEASE
 from sunkpy.core.overview.queue import QueuedJob
 
 
@@ -32,7 +33,7 @@ _STEPS: Final = "Read the end of its output. To see which step failed: sacct -j 
 
 STATES: Final = {
     "COMPLETED": Ending("its script ended with 0", "Nothing."),
-    "CANCELLED": Ending("somebody cancelled it", "To see who: sacct -j {job} -o JobID,State%40"),
+    "CANCELLED": Ending("somebody or Slurm cancelled it", "To see who: sacct -j {job} -o JobID,State%40"),
     "TIMEOUT": Ending(
         "it reached its time limit",
         "Ask for more with --time. To see the longest allowed: scontrol show partition {partition}",
@@ -89,20 +90,20 @@ REASONS: Final = {
 
 HELD: Final = {
     "launch failed requeued held": Ending(
-        "a Prolog failed when it started, so Slurm requeued it and holds it",
-        "Mend the node first, or the Prolog fails again: kubectl sunk why-drained. Then: scontrol release {job}",
+        "a Prolog failed when the job started, so Slurm requeued the job and holds it",
+        f"Mend the node first, or the Prolog fails again: kubectl sunk why-drained. Then: {RELEASE}",
     ),
     "user env retrieval failed requeued held": Ending(
         "its user's environment could not be read on the node, so Slurm requeued it and holds it",
-        "See that a login shell of the user ends at once, or leave out --get-user-env. Then: scontrol release {job}",
+        f"See that a login shell of the user ends at once, or leave out --get-user-env. Then: {RELEASE}",
     ),
     "launch failure limit exceeded requeued held": Ending(
         "Slurm failed to start it several times, and holds it",
-        "Find out why first: kubectl sunk why-drained. Then: scontrol release {job}",
+        f"Find out why first: kubectl sunk why-drained. Then: {RELEASE}",
     ),
-    "job requeued in held state": Ending("somebody requeued it and holds it", "Release it: scontrol release {job}"),
+    "job requeued in held state": Ending("somebody requeued it and holds it", f"Release it: {RELEASE}"),
     "job requeued in special exit state": Ending(
-        "somebody, or its own script, requeued it as a special exit", "Release it: scontrol release {job}"
+        "somebody, or its own script, requeued it as a special exit", f"Release it: {RELEASE}"
     ),
 }
 """slurmctld's text about a job that it requeued and holds, with reason JobHeldUser or JobHoldMaxRequeue (job_mgr.c) →

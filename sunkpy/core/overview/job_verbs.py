@@ -1,7 +1,7 @@
 """What `kubectl sunk jobs` may do with jobs of people and with jobs of pods.
 
-A job of pods is never requeued. When it ends, its pods leave their nodes, and pods that still wait get another job. So
-some verbs are refused for jobs of pods, with a text that says what to do to the pods instead.
+A job of pods is never requeued here. When it ends, its pods leave their nodes, and pods that still wait get another
+job. So some verbs are refused for jobs of pods, with a text that says what to do to the pods instead.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def _of_pods(verb: JobVerb, namespace: str, pods: Sequence[str], *, is_pending: 
     """Return two texts, one of them empty: what the verb means for the pods of the job, and why it is refused."""
     names = " ".join(pod.partition("/")[2] for pod in pods) or "POD"
     if verb is JobVerb.REQUEUE:
-        return "", "a job of pods is never requeued: cancel it, and the owner of its pods makes new ones"
+        return "", "a job of pods is never requeued: cancel it, and an owner that replaces its pods makes new ones"
     if verb is JobVerb.CANCEL and is_pending:
         delete = f"kubectl -n {namespace} delete pod {names}"
         return "", f"its pods would get another job; delete them, or scale their owner: {delete}"
     if verb is JobVerb.CANCEL:
-        return "its pods leave their nodes; their owner makes new ones, for a new job", ""
+        return "its pods leave their nodes; an owner that replaces them makes new ones, for a new job", ""
     return ("its pods wait with it, until it is released" if verb is JobVerb.HOLD else "its pods wait in the queue"), ""
 
 

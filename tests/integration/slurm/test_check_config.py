@@ -105,7 +105,7 @@ def test_blocks_are_refused_by_name_where_slurm_cannot_have_them(root: Path, tmp
     values = {"topology": {"source": "auto", "plugins": ["tree", "block"], "blockSizes": [4]}}
     values["partitions"] = {"nvl": {"conf": {"Topology": "block"}}}
     code, words = check(root, tmp_path / "config", "slurmctld", values)
-    says = "topology.plugins: block needs Slurm 26.05: 24.11 ends where a block has fewer nodes than its size"
+    says = "topology.plugins: block needs Slurm 26.05: slurmctld 24.11 ends if a block has fewer nodes than its size"
     assert (code, says in words) == ((3, True) if RELEASE == "24.11" else (0, False)), words
 
 
@@ -183,7 +183,7 @@ def test_a_topology_that_this_slurm_would_not_read_is_refused_by_name(
     """24.11 would wait a minute for a topology.conf, and then end; without the plugin it would have no topology."""
     values = {"slurmConfig": {"conf": conf, "files": {"topology.yaml": UNITS}}}
     code, words = check(root, tmp_path / "config", daemon, values)
-    says = "slurmConfig.files: topology.yaml needs Slurm 26.05: 24.11 reads topology.conf alone"
+    says = "slurmConfig.files: topology.yaml needs Slurm 26.05: 24.11 reads only topology.conf"
     assert (code, says in words) == ((3, True) if RELEASE == "24.11" else (0, False)), words
 
 
@@ -257,7 +257,7 @@ def test_what_an_image_lacks_is_named(root: Path, tmp_path: Path, part: str, con
 def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
     """/tmp of its pods would be nobody's to write to, or anybody's to delete from."""
     older = 'mount --bind /dev/null "$1/usr/local/bin/take-scratch"\n'
-    said = "compute.scratch: there is no take-scratch; build the image anew from this release's"
+    said = "compute.scratch: there is no take-scratch; build the image again from that of this release"
     refused = (3, f"images.slurmd lacks what these values name:\n  {said}\n")
     assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
 
@@ -265,7 +265,7 @@ def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("part", "program", "said"),
     [
-        ("login", "start-sackd", "login: its start-sackd gives people no configuration"),
+        ("login", "start-sackd", "login: start-sackd is of an older release"),
         ("slurmctld", "weigh-users", "job_submit.lua: there is no weigh-users"),
     ],
 )
@@ -273,13 +273,17 @@ def test_an_image_without_a_program_that_the_chart_relies_on_is_refused(
     root: Path, tmp_path: Path, part: str, program: str, said: str
 ):
     older = f'mount --bind /dev/null "$1/usr/local/bin/{program}"\n'
-    refused = f"images.{part} lacks what these values name:\n  {said}; build the image anew from this release's\n"
+    refused = (
+        f"images.{part} lacks what these values name:\n  {said}; build the image again from that of this release\n"
+    )
     assert check(root, tmp_path / "config", part, {}, before=older) == (3, refused)
 
 
 def test_an_image_that_makes_no_tmp_for_each_job_is_refused(root: Path, tmp_path: Path):
     older = 'mount --bind /dev/null "$1/usr/local/bin/start-slurmd"\n'
-    said = "slurmConfig.privateTmp: its start-slurmd knows nothing of it; build the image anew from this release's"
+    said = (
+        "slurmConfig.privateTmp: start-slurmd is of an older release; build the image again from that of this release"
+    )
     refused = (3, f"images.slurmd lacks what these values name:\n  {said}\n")
     assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
     shared = {"slurmConfig": {"privateTmp": False}}

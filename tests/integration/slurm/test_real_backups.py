@@ -216,7 +216,7 @@ def test_the_newest_backup_or_the_named_one_comes_back_and_none_that_has_changed
     with stored.open("r+b") as file:
         file.seek(50)
         file.write(b"changed")
-    with pytest.raises(AssertionError, match=f"{NEWEST} has not the checksum with which it was written"):
+    with pytest.raises(AssertionError, match=f"{NEWEST} does not have the checksum with which it was written"):
         database.run(*get(bucket))
     os.truncate(database.backups / NEWEST, 100)
     with pytest.raises(AssertionError, match=f"{NEWEST} of /backup is not whole"):
@@ -311,7 +311,7 @@ def test_verify_reads_the_newest_of_the_bucket_and_compares_the_others(database:
         file.write(b"changed")
     assert verify() == [
         f"copy-backup: {newest}: not whole in the bucket",
-        f"copy-backup: {YESTERDAY}: another one in the bucket",
+        f"copy-backup: {YESTERDAY}: the copy in the bucket has another checksum",
         "copy-backup: 2 of 2 backups are not whole",
     ]
     assert [entry[2:] for entry in database.report()["files"]] == [["both", False], ["both", False]]

@@ -15,6 +15,7 @@ import pytest
 from devcluster import Cluster
 from devcluster.binaries import KUBERNETES
 from sunkpy.core import names
+from sunkpy.core.explain.words import RELEASE
 from sunkpy.core.gang.access import AccessRule
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
@@ -126,8 +127,8 @@ async def test_what_a_pod_waits_for_is_told_in_slurms_word_and_in_plain_ones(
 @pytest.mark.parametrize(
     ("user", "reason", "what_to_do"),
     [
-        ("slurm", "JobHeldAdmin", "Ask an administrator of Slurm, who holds it: scontrol release {job}"),
-        ("k8s", "JobHeldUser", "Release it: scontrol release {job}"),
+        ("slurm", "JobHeldAdmin", "Ask an administrator of Slurm, who holds it: kubectl sunk jobs release {job}"),
+        ("k8s", "JobHeldUser", f"Release it: {RELEASE}"),
     ],
 )
 async def test_who_has_to_release_a_job_that_is_held_is_told(

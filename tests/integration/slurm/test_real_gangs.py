@@ -315,7 +315,7 @@ async def test_when_one_node_fails_the_gang_stays_and_one_job_covers_all_of_it(
     ("user", "reason", "told"),
     [
         ("slurm", "JobHeldAdmin", "an administrator holds the job"),
-        ("k8s", "JobHeldUser", "the job is held; release it with scontrol release"),
+        ("k8s", "JobHeldUser", "the job is held until somebody releases it"),
     ],
 )
 async def test_every_pod_of_a_gang_that_is_held_is_told_so_and_starts_when_it_is_released(

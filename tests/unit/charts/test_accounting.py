@@ -137,7 +137,7 @@ def test_a_slurmdbd_of_others_takes_the_place_of_our_own():
         ({"keys": {"existingSlurmSecret": "shared"}}, "slurm.key and jwt.key"),
         ({"keys": {"existingJwtSecret": "shared"}}, "slurm.key and jwt.key"),
         ({"clusterName": ""}, "no other cluster of that slurmdbd has"),
-        ({"accounts": {"wanted": {"qos": {"fast": {}}}}}, "accounts.wanted.qos: the QoS of a slurmdbd are for all"),
+        ({"accounts": {"wanted": {"qos": {"fast": {}}}}}, "accounts.wanted.qos: the QoS of a slurmdbd belong to all"),
         ({"accounting": {"slurmdbd": {"external": {"host": "dbd"}}}}, "accounting.slurmdbd.external.peers: say who"),
     ],
 )

@@ -80,8 +80,8 @@ RESOLV_CONF = "nameserver 10.96.0.10\nsearch {}\noptions ndots:5\n"
         (
             RESOLV_CONF.format("research.svc.k8s.example.com svc.k8s.example.com k8s.example.com"),
             3,
-            "clusterDomain: cluster.local, but this Kubernetes cluster is k8s.example.com: no name of a Slurm node "
-            "would resolve. Set clusterDomain: k8s.example.com\n",
+            "clusterDomain: cluster.local, but the domain of this Kubernetes cluster is k8s.example.com: no name of a "
+            "Slurm node would resolve. Set clusterDomain: k8s.example.com\n",
         ),
         (RESOLV_CONF.format("example.com svc.example.com"), 0, ""),
         ("nameserver 192.0.2.1\n", 0, ""),

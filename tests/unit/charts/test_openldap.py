@@ -128,8 +128,8 @@ def test_a_thousand_people_fit_and_too_many_are_refused_with_a_word_of_what_to_d
     for person in crowd.values():
         person["sshKeys"] = ["ssh-rsa AAAA" + "A" * 532]
     assert re.search(
-        r"people: their entries are \d+ bytes, of which the keys are 544000, and 1000000 and 400000 are what "
-        r"Kubernetes and helm can keep: use shorter keys \(ed25519\), or make some of them with LDAP's own tools",
+        r"people: their entries are \d+ bytes, and the keys among them 544000\. Kubernetes can keep at most 1000000, "
+        r"and helm 400000 of keys: use shorter keys \(ed25519\), or make some of them with LDAP's own tools",
         _refusal(PEOPLE | {"people": crowd}),
     )
 

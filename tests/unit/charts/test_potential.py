@@ -134,7 +134,9 @@ def test_records_that_slurm_does_not_take_away_at_first_go_although_none_are_wan
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as keeps:
         try:
             assert keeps.stdout is not None
-            assert keeps.stdout.readline().endswith("not as wanted, tried again: scontrol did not answer\n")
+            assert keeps.stdout.readline().endswith(
+                "cannot be made or deleted; trying again: scontrol did not answer\n"
+            )
             (folder / "busy").unlink()
             assert wait_until(lambda: "potential" not in (folder / "records").read_text(), timeout_s=60)
         finally:

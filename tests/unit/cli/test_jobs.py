@@ -50,7 +50,10 @@ async def test_of_a_job_that_stands_for_pods_it_is_said_which_and_what_follows(p
     world, (_, waiting, running) = pool
     code, text, ran = await act(world, tmp_path, "cancel", str(running), str(waiting))
     assert (code, ran) == (1, [f"scancel {running}"])
-    assert "default/run   cancel; its pods leave their nodes; their owner makes new ones, for a new job" in text
+    assert (
+        "default/run   cancel; its pods leave their nodes; an owner that replaces them makes new ones, for a new job"
+        in text
+    )
     assert (
         "default/web   left alone: its pods would get another job; delete them, or scale their owner: "
         "kubectl -n default delete pod web"
@@ -58,7 +61,10 @@ async def test_of_a_job_that_stands_for_pods_it_is_said_which_and_what_follows(p
     (tmp_path / "started").unlink()
     code, text, ran = await act(world, tmp_path, "requeue", str(running))
     assert (code, ran) == (1, [])
-    assert "left alone: a job of pods is never requeued: cancel it, and the owner of its pods makes new ones" in text
+    assert (
+        "left alone: a job of pods is never requeued: cancel it, and an owner that replaces its pods makes new ones"
+        in text
+    )
     code, text, _ = await act(world, tmp_path, "hold", str(waiting))
     assert (code, "hold; its pods wait with it, until it is released" in text) == (0, True)
     code, text, _ = await act(world, tmp_path, "release", str(waiting))

@@ -142,16 +142,16 @@ FAULTS = {
     "inodes": (without_inodes, "disk: /tmp has used 99% of its inodes"),
     "memory": (
         lambda machine: machine.write("proc/meminfo", "MemTotal: 1048576 kB\n"),
-        "memory: the machine has 1024 MiB, and Slurm gives away 2000",
+        "memory: the machine has 1024 MiB, and Slurm gives 2000 to jobs",
     ),
     "gpu": (lost_gpu, "gpus: /dev/nvidia1 has gone"),
     "driver": (lost_by_driver, "gpus: the driver has lost the GPU at 0000:01:00.0"),
     "zombies": (zombies, "zombies: 3 processes have ended and are still there, such as a b"),
     "rdma": (
         lambda machine: machine.write("sys/class/infiniband/mlx5_1/ports/1/state", "1: DOWN\n"),
-        "rdma: 1 ports are active, of 2; not mlx5_1:1",
+        "rdma: 1 ports are active, and 2 should be; not active: mlx5_1:1",
     ),
-    "clock": (lambda machine: machine.date(-90), "clock: it is 90 s off that of the cluster"),
+    "clock": (lambda machine: machine.date(-90), "clock: the node is 90 s ahead of the cluster"),
 }
 
 
@@ -163,7 +163,7 @@ def test_a_fault_drains_the_node_with_its_evidence(machine: Machine, fault: str)
     state, reason = machine.node
     assert state == "IDLE+DRAIN"
     if fault == "clock":
-        assert reason.startswith("sunkpy check: clock: it is ")
+        assert reason.startswith("sunkpy check: clock: the node is ")
     elif fault == "zombies":
         assert reason.startswith("sunkpy check: zombies: 3 processes have ended and are still there, such as ")
     else:

@@ -129,7 +129,7 @@ def test_in_a_container_that_began_at_a_time_to_come_it_is_not_started(kept: Kep
     kept.start(begun_s=time.time() + 60)
     assert kept.ended() == (
         1,
-        "start-slurmd: the clock was set back after this container had started: it ends and starts again\n",
+        "start-slurmd: the clock was set back after this container had started: the container ends and starts again\n",
     )
     assert kept.starts() == []
 

@@ -110,7 +110,7 @@ def test_a_name_that_is_not_known_yet_is_tried_again(tmp_path: Path, sshd: int):
     with running(Logins(answers)) as port:
         done = my_login(tmp_path, f"http://127.0.0.1:{port}", "bye\n")
     assert (done.stdout, done.stderr) == (
-        "SSH-2.0-x\n> bye\n", "my-login: it is there, and does not answer yet\n",
+        "SSH-2.0-x\n> bye\n", "my-login: your login pod is there, and does not answer yet\n",
     )  # fmt: skip
 
 
@@ -118,7 +118,11 @@ def test_a_name_that_is_not_known_yet_is_tried_again(tmp_path: Path, sshd: int):
     ("server", "told"),
     [
         ("", "personal login pods are not enabled here"),
-        ("http://127.0.0.1:1", "nothing answers that could start it; trying again\nmy-login: it did not start in time"),
+        (
+            "http://127.0.0.1:1",
+            "nothing answers that could start your login pod; trying again\n"
+            "my-login: your login pod did not start in time",
+        ),
     ],
 )
 def test_who_cannot_have_one_is_told_so(tmp_path: Path, server: str, told: str):
@@ -135,14 +139,14 @@ def test_who_has_none_is_told_so(tmp_path: Path):
 def test_a_pod_that_does_not_come_is_given_up(tmp_path: Path):
     with running(Logins([(202, "it waits for a node with room: 0/3 nodes are available")])) as port:
         done = my_login(tmp_path, f"http://127.0.0.1:{port}", wait_s="1")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "my-login: it did not start in time")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "my-login: your login pod did not start in time")
 
 
 def test_in_the_pod_itself_it_says_so(tmp_path: Path):
     (tmp_path / "own-login").write_text("ann\n")
     env = {"PATH": "/usr/bin:/bin", "SUNKPY_OWN_LOGIN": str(tmp_path / "own-login")}
     done = subprocess.run([BIN / "my-login"], env=env, capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode, done.stderr) == (1, "my-login: you are in it\n")
+    assert (done.returncode, done.stderr) == (1, "my-login: you are in your login pod\n")
 
 
 def restart(own_login: Path) -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from sunkpy.core.explain.words import RELEASE
 from tests.page_ground import KEY, Pool, page_of
 from tests.unit.slurm.test_users import token as slurm_token
 
@@ -103,7 +104,7 @@ async def test_a_thing_is_explained_with_the_words_of_the_command_line(pool, tmp
         assert "scontrol update nodename=gpu-0003 state=resume" in node["explanations"][0]["whatToDo"]
         assert node["history"]["slurmNode"] == "gpu-0003"
         job = await read(session, f"/api/explain/job/{waiting}")
-        assert job["explanations"][0]["whatToDo"] == f"Release it: scontrol release {waiting}"
+        assert job["explanations"][0]["whatToDo"] == f"Release it: {RELEASE.format(job=waiting)}"
         pod = await read(session, "/api/explain/pod/team/web")
         assert pod["explanations"][0]["subject"] == "Pod team/web"
         busy = await read(session, "/api/explain/node/gpu-0002")

@@ -50,7 +50,7 @@ NEVER_STARTS = {
     "ReservationDeleted": "the reservation no longer exists",
     "DependencyNeverSatisfied": "a job that it depends on has not ended as it should",
     "JobHeldAdmin": "an administrator holds the job",
-    "JobHeldUser": "the job is held; release it with scontrol release",
+    "JobHeldUser": "the job is held until somebody releases it",
     "JobHoldMaxRequeue": "the job was queued again too often, and Slurm holds it",
 }
 """Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""

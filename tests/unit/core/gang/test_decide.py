@@ -123,7 +123,7 @@ def test_whoever_shares_gpus_by_number_learns_what_that_risks():
         ("QOSMaxJobsPerUserLimit", False, False, ""),
         ("Resources", False, True, ""),
         ("ReqNodeNotAvail", False, True, ""),
-        ("JobHeldUser", True, False, " (the job is held; release it with scontrol release)"),
+        ("JobHeldUser", True, False, " (the job is held until somebody releases it)"),
         ("BadConstraints", True, True, " (no node has the features, cpus, memory and GPUs that the pod asks for)"),
     ],
 )

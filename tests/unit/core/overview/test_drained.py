@@ -203,7 +203,7 @@ SITUATIONS = {
             (
                 "Slurm itself", "", "gres/gpu count reported lower", AT,
                 "mend what the reason names; if the node is right: scontrol delete nodename=n1; then delete the slurmd "
-                "pod once it is idle",
+                "pod once no job runs there",
             )
         ],
     ),

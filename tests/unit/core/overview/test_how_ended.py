@@ -14,7 +14,7 @@ NAMES = {"job": "7", "partition": "low", "node": "n1"}
     ("state", "fields", "because", "command"),
     [
         ("COMPLETED", {}, "its script ended with 0", "Nothing."),
-        ("CANCELLED", {"signal": 15}, "somebody cancelled it", "sacct -j 7 -o JobID,State%40"),
+        ("CANCELLED", {"signal": 15}, "somebody or Slurm cancelled it", "sacct -j 7 -o JobID,State%40"),
         ("TIMEOUT", {"signal": 1}, "it reached its time limit", "scontrol show partition low"),
         ("OUT_OF_MEMORY", {"signal": 125}, "more memory than it had asked for", "sacct -j 7 -o JobID,MaxRSS,ReqMem"),
         ("NODE_FAIL", {}, "one of its nodes failed", "kubectl sunk history n1"),
