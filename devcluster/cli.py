@@ -98,7 +98,7 @@ def up(
         nodes, gpus=gpus, cpus=cpus, dra_gpus=dra, kwok_nodes=kwok, policies=policies, vms=vms,
         labels=parse_labels(labels), archives=archives,
     )  # fmt: skip
-    click.echo(f'to use it: eval "$(python -m devcluster env --name {name})"', err=True)
+    click.echo(f'to use it: eval "$(.venv/bin/python -m devcluster env --name {name})"', err=True)
 
 
 @main.command()
@@ -120,7 +120,7 @@ def status(name: str) -> None:
     OUT.print(f"cluster {name}: {cluster.spec.nodes} nodes, folder {cluster.layout.home}, {cluster.layout.server}")
     OUT.print(table)
     if not all(processes.values()):
-        raise DevclusterError("some processes are dead: `python -m devcluster up` starts them")
+        raise DevclusterError("some processes are dead: `.venv/bin/python -m devcluster up` starts them")
 
 
 @main.command()

@@ -67,7 +67,7 @@ class Cluster:
         spec = state.load_spec(self.root, self.name)
         if spec is None:
             raise DevclusterError(
-                f"there is no cluster {self.name!r} in {self.root}: `python -m devcluster up` makes one"
+                f"there is no cluster {self.name!r} in {self.root}: `.venv/bin/python -m devcluster up` makes one"
             )
         return spec
 

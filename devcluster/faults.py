@@ -95,7 +95,9 @@ class Faults:
 
     def _driven(self, name: str) -> NodeLayout:
         if not self._spec.dra:
-            raise DevclusterError("the nodes have no DRA driver: `python -m devcluster up --dra N` gives them one")
+            raise DevclusterError(
+                "the nodes have no DRA driver: `.venv/bin/python -m devcluster up --dra N` gives them one"
+            )
         return self._node(name)
 
     def _nodes(self) -> list[NodeLayout]:

@@ -61,7 +61,7 @@ def free_slot(taken: Taken) -> int:
             return slot
     raise DevclusterError(
         f"none of the {SLOTS} address ranges in 10.64.0.0/10 is free (`ip route` shows who uses them); "
-        "take a cluster down: `python -m devcluster down --name ...`"
+        "take a cluster down: `.venv/bin/python -m devcluster down --name ...`"
     )
 
 

@@ -55,7 +55,7 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        how = "is not on this machine; `python -m devcluster doctor` says what to install"
+        how = "is not on this machine; `.venv/bin/python -m devcluster doctor` says what to install"
         raise CommandFailed(argv[:1], how, code=127) from error
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(argv, f"did not end within {timeout_s:g} s", code=None) from error

@@ -57,8 +57,9 @@ def explain(access: Access, kind: str, name: str, form: Form) -> None:
     For a node, it prints who has each of its devices. For a NodeSet, it prints how many pods it wants, why it cannot
     use some nodes, and what a roll waits for.
 
-    NAME of a job is its number as squeue prints it: 7, 7_3, 7+1. Exit code 1: the object does not exist or cannot be
-    read. 3: Slurm did not answer; the explanation uses what the scheduler wrote on the pods.
+    A job is one of Slurm; NAME is its number as squeue prints it: 7, 7_3, 7+1. For a Job of Kubernetes, explain its pod
+    or gang. Exit code 1: the object does not exist or cannot be read. 3: Slurm did not answer; the explanation uses
+    what the scheduler wrote on the pods.
 
     Example: kubectl sunk explain pod web-0 -n team -o json
     """
@@ -66,7 +67,8 @@ def explain(access: Access, kind: str, name: str, form: Form) -> None:
     from sunkpy.core.overview.job_verbs import is_job_number
 
     if kind == "job" and ("[" in name or not is_job_number(name)):
-        raise click.BadParameter(f"{name!r} is not the number of a job", param_hint="NAME")
+        text = f"{name!r} is not the number of a Slurm job; for a Job of Kubernetes: explain gang {name}"
+        raise click.BadParameter(text, param_hint="NAME")
     _leave(answer(ExplainRequest.about(access, kind=kind, name=name), form))
 
 

@@ -99,8 +99,9 @@ WORDS: Final[dict[Cause, Words]] = {
     ),
     Stage.TO_SUBMIT: Words(
         "is not submitted to Slurm yet",
-        "Change what the reason names. If there is no reason, wait; if nothing changes for a minute, see that a "
-        "scheduler leads and what it logs: kubectl get leases -A",
+        "Change what the reason names. If there is no reason, or the scheduler has just given nodes back, wait: it "
+        "submits a new job. If nothing changes for a minute, see that a scheduler leads and what it logs: "
+        "kubectl get leases -A",
     ),
     Stage.QUEUED: Words(
         "has a Slurm job that has not started, as far as is known",

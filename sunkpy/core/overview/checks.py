@@ -279,8 +279,8 @@ def _hooks(facts: Installation) -> _Verdict:
         return _Verdict("there is no Service for the scheduler's hooks", what_to_do)
     if silent := {name: error for name, error in answers.items() if error}:
         return _Verdict("; ".join(f"{name}: {error}" for name, error in silent.items()), what_to_do)
-    how = "and answers" if answers else "; run doctor with --exec to try the address itself"
-    return _Verdict(f"{', '.join(ready)} has {count(sum(ready.values()), 'ready endpoint')} {how}")
+    how = " and answers" if answers else "; run doctor with --exec to try the address itself"
+    return _Verdict(f"{', '.join(ready)} has {count(sum(ready.values()), 'ready endpoint')}{how}")
 
 
 def _secrets(facts: Installation) -> _Verdict:

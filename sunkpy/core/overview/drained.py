@@ -172,12 +172,14 @@ def _in_slurm(slurm: SlurmNode, pod: Pod | None) -> Iterator[Hold]:
         yield _by_slurm(slurm, "Slurm has no node of this name", text)
     elif slurm.is_invalid:
         text = slurm.reason or "what slurmd reports of the machine is not what Slurm expects"
-        mend = f"mend what the reason names; if the node is right: scontrol delete nodename={slurm.name}"
+        delete = f"in slurmctld's pod: scontrol delete nodename={slurm.name}"
+        mend = f"mend what the reason names; if the node is right, {delete}"
         yield _by_slurm(slurm, text, f"{mend}; then delete the slurmd pod once no job runs there")
     elif slurm.is_held_by_others:
         own = slurm.reason.startswith(_ITS_OWN)
         on_the_node = next((text for start, text in _LIFTED_ON_THE_NODE.items() if slurm.reason.startswith(start)), "")
-        resume = f"scontrol update nodename={slurm.name} state=resume, once what the reason names is mended"
+        command = f"scontrol update nodename={slurm.name} state=resume"
+        resume = f"in slurmctld's pod: {command}, once what the reason names is mended"
         yield Hold(
             door=Door.SLURM_ITSELF if own else Door.SLURM,
             who="" if own else slurm.reason_by,

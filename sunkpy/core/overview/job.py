@@ -148,7 +148,8 @@ def _record(job: QueuedJob) -> str:
     reason = f", {job.said if job.said and not said else row.reason}{said}" if row.reason else ""
     reason += f", exit code {job.exit_code}:{job.signal}" if job.exit_code or job.signal else ""
     nodes = f" on {hostlist.compress(row.nodes)}" if row.nodes else ""
-    whose = ", ".join(filter(None, (f"partition {row.partition}", row.account and f"account {row.account}", job.qos)))
+    account, qos = row.account and f"account {row.account}", job.qos and f"QoS {job.qos}"
+    whose = ", ".join(filter(None, (f"partition {row.partition}", account, qos)))
     return printable(f"{row.id}: {'+'.join(sorted(row.state))}{reason}{nodes}; {whose}")
 
 

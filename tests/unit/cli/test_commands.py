@@ -98,6 +98,12 @@ async def test_what_is_not_there_has_one_form_in_all_commands(world, tmp_path, w
     assert (code, explained["isAbsent"], explained["subject"]) == (1, True, "Node n9")
 
 
+def test_a_job_of_kubernetes_is_told_apart_from_a_job_of_slurm():
+    found = click.testing.CliRunner().invoke(main, ["explain", "job", "training"])
+    said = "'training' is not the number of a Slurm job; for a Job of Kubernetes: explain gang training"
+    assert (found.exit_code, said in found.output) == (2, True)
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_words(shell):
     found = click.testing.CliRunner().invoke(main, ["completion", shell])

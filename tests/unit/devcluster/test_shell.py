@@ -6,7 +6,9 @@ from devcluster.shell import CommandFailed, run, succeeds
 
 
 def test_a_missing_program_points_to_the_doctor():
-    with pytest.raises(CommandFailed, match=r"`no-such-program` is not on this machine; `python -m devcluster doctor`"):
+    with pytest.raises(
+        CommandFailed, match=r"`no-such-program` is not on this machine; `.venv/bin/python -m devcluster doctor`"
+    ):
         run(["no-such-program"])
 
 

@@ -73,7 +73,7 @@ def test_what_cannot_be_is_refused_with_what_can(asked: dict, message: str):
 
 
 def test_a_cluster_that_is_not_there_says_how_to_make_one(tmp_path: Path):
-    with pytest.raises(DevclusterError, match=r"no cluster 'x' in .*`python -m devcluster up` makes one"):
+    with pytest.raises(DevclusterError, match=r"no cluster 'x' in .*`.venv/bin/python -m devcluster up` makes one"):
         _ = Cluster("x", root=Path("/nowhere")).spec
 
 

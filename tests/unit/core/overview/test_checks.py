@@ -188,6 +188,13 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
     assert diagnosis.exit_code == 0
 
 
+def test_hooks_that_were_not_called_say_how_to_call_them():
+    hooks = HooksFound(ready={"slurm/slurm-hooks": 2})
+    checks = render_checks(diagnose(msgspec.structs.replace(WELL, hooks=hooks)).checks)
+    says = "slurm/slurm-hooks has 2 ready endpoints; run doctor with --exec to try the address itself"
+    assert f"ok        hooks: {says}" in checks
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -39,7 +39,7 @@ def pod(**annotations):
     return noted(slurmd(1), **{f"sunkpy.dev/{k.replace('_', '-')}": v for k, v in annotations.items()})
 
 
-RESUME = "scontrol update nodename=n1 state=resume, once what the reason names is mended"
+RESUME = "in slurmctld's pod: scontrol update nodename=n1 state=resume, once what the reason names is mended"
 
 SITUATIONS = {
     "nobody": (node(1), pod(), in_slurm("IDLE"), []),
@@ -202,8 +202,8 @@ SITUATIONS = {
         [
             (
                 "Slurm itself", "", "gres/gpu count reported lower", AT,
-                "mend what the reason names; if the node is right: scontrol delete nodename=n1; then delete the slurmd "
-                "pod once no job runs there",
+                "mend what the reason names; if the node is right, in slurmctld's pod: scontrol delete nodename=n1; "
+                "then delete the slurmd pod once no job runs there",
             )
         ],
     ),
