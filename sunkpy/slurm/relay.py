@@ -1,8 +1,8 @@
 """Sends requests to slurmrestd through a program in a pod, by the program's standard input and output.
 
-A person's laptop cannot reach slurmrestd and has no token. The program (`serve`) runs in a pod of sunkpy and has both;
-`kubectl exec` connects its standard input and output with the person's command (`Relay`). Keys and tokens stay in the
-pod: a request only names its Slurm user, if that is not the pod's own.
+A person's laptop cannot reach slurmrestd and has no token. The program (`serve`) runs in a pod of sunkpy, which
+reaches slurmrestd and has a token. `kubectl exec` connects the program's standard input and output with the person's
+command (`Relay`). Keys and tokens stay in the pod: a request only names its Slurm user, if that is not the pod's own.
 
 Each message is its length in four bytes, most significant first, and then msgpack. The program first sends a `Hello`.
 Answers come in any order. They are compressed, because a list of all jobs is megabytes of text.
