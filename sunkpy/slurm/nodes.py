@@ -53,7 +53,7 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         parts = [*self.state, self.reason, "comment" if self.comment is not None else "", *self.address]
         parts += [f"topology {self.topology_str or 'none'}"] if self.topology_str is not None else []
-        return " ".join(part for part in parts if part) or "no change"
+        return " ".join(part for part in parts if part.strip()) or "no change"
 
 
 UNDRAIN = NodeChange(state=("UNDRAIN",), reason=" ")

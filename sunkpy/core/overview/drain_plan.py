@@ -225,7 +225,8 @@ def _whose(hold: Hold) -> str:
 
 def _is_theirs(hold: Hold) -> str:
     nobody = "" if hold.who else " (nobody's name is recorded)"
-    return f"{_whose(hold)}: not yours{nobody}; to change it anyway: --set-by {_quoted(hold.owner)}"
+    operator = "" if hold.door == Door.KUBERNETES else ", with an operator's --slurm-token-file"
+    return f"{_whose(hold)}: not yours{nobody}; to change it anyway: --set-by {_quoted(hold.owner)}{operator}"
 
 
 def _quoted(word: str) -> str:

@@ -106,7 +106,9 @@ async def test_a_program_reads_what_is_done_what_is_left_and_who_held_the_node(w
     code, text = await shown(world, tmp_path, "undrain", "n1", "--dry-run", "-o", "yaml")
     (found,) = yaml.safe_load(text)["outcomes"]
     assert (code, found["isDone"], found["node"]["node"], len(found["steps"])) == (0, False, "node-1", 1)
-    assert found["left"] == ["Slurm, by root: fan: not yours; to change it anyway: --set-by root"]
+    assert found["left"] == [
+        "Slurm, by root: fan: not yours; to change it anyway: --set-by root, with an operator's --slurm-token-file"
+    ]
 
 
 async def test_it_is_said_which_jobs_end_when(world, tmp_path):
@@ -159,6 +161,7 @@ async def test_who_is_no_operator_of_slurm_reads_where_else_it_goes(world, tmp_p
     world.slurm.put("n1", "IDLE", "DRAIN", reason="fan", reason_set_by_user="root")
     code, text = await shown(world, tmp_path, "undrain", "n1", "--set-by", "root")
     assert (code, text.endswith(f"; this needs an operator of Slurm: {beside}resume; {operators}")) == (3, True)
+    assert text.startswith("sunkpy: update Slurm node n1 (UNDRAIN): ")
 
 
 @pytest.mark.parametrize("command", [("drain", "n1", *REASON), ("undrain", "node-1"), ("why-drained", "n1")])

@@ -79,6 +79,15 @@ def test_the_example_is_valid_and_its_pods_are_for_slurm():
     assert _gang(pod).problems == ()
 
 
+def test_the_pods_of_the_first_gang_have_one_job_with_a_seat_for_each():
+    job = yaml.safe_load((ROOT / "docs" / "examples" / "gang.yaml").read_text())
+    check_accepted(job)
+    pod = msgspec.convert(job["spec"]["template"], Pod)
+    gang = _gang(pod)
+    assert (pod.spec.scheduler_name, gang.problems) == ("slurm", ())
+    assert gang.seats == job["spec"]["parallelism"] == job["spec"]["completions"] == 2
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_make_targets_exist(page):
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
