@@ -33,7 +33,12 @@ _FRESH_S: Final = 1.0
 
 
 class AccountsLoop:
-    """Keeps slurmdbd in line with the values. `problem` says why slurmdbd differs from them; None if it does not."""
+    """Keeps slurmdbd in line with the values.
+
+    `problem` says why slurmdbd was not brought in line with them: the values contradict each other, slurmdbd refused a
+    change, or the loop has just begun. None after a reading without a difference. An outage of slurmdbd does not change
+    `problem`, nor does a change that slurmdbd drops without an error.
+    """
 
     def __init__(
         self,
@@ -53,7 +58,7 @@ class AccountsLoop:
         self._due: frozenset[bytes] = frozenset()
         self._log = structlog.get_logger("accounts")
         self._logged: tuple[str, ...] = ()
-        self.problem: str | None = "slurmdbd has not been read yet"
+        self.problem: str | None = "slurmdbd was not yet brought in line with the values"
 
     async def run(self) -> None:
         """Keep slurmdbd in line with the values until cancelled. If slurmdbd is away, or refuses something, try again

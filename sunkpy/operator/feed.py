@@ -27,7 +27,8 @@ async def follow_nodesets(seen: OnNodeSet) -> None:
     """Call `seen` with each NodeSet at the start and at each change, until cancelled.
 
     Raises:
-        RuntimeError: kopf has ended by itself, so no change would be reported any more.
+        RuntimeError: kopf has ended without an error, so no change would be reported any more.
+        Exception: kopf has ended with this error.
     """
     loop = asyncio.get_running_loop()
     stop = threading.Event()

@@ -107,7 +107,11 @@ class Executor:
         left = await self._leader.pods.left_of(record)
         there = next((pod.name for pod in left if not is_over(pod)), None)
         if there is not None:
-            self._log.warning("pod is not watched but there: its job stays", gang=str(record.id), pod=there)
+            self._log.warning(
+                "the watch does not have this pod, but the apiserver does: its job is kept",
+                gang=str(record.id),
+                pod=there,
+            )
         return there is None
 
     async def _submit(self, record: GangRecord, action: act.Submit) -> None:

@@ -201,7 +201,7 @@ class NodeCache:
 
     def _failed(self, error: SlurmError) -> None:
         if self.problem is None:
-            self._log.warning("Slurm cannot be read: nothing will be changed until it can", error=str(error))
+            self._log.warning("Slurm cannot be read: the syncer changes nothing there until it can", error=str(error))
         self.problem = str(error)
 
 

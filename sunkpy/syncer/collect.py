@@ -140,7 +140,8 @@ class Collector:
             self._log.info("Slurm lists the registered nodes again")
         else:
             self._log.error(
-                "Slurm no longer lists registered nodes; nothing changes until it does. Did slurmctld lose its state?",
+                "Slurm no longer lists registered nodes: did slurmctld lose its state? Until it lists them, "
+                "the syncer changes nothing there",
                 missing=len(vanished),
                 first=vanished[:5],
             )

@@ -19,8 +19,11 @@ from sunkpy.kube.informer import Informer
 from sunkpy.syncer.metrics import SyncerMetrics
 
 _AGAIN_AFTER = timedelta(minutes=30)
-_UNREADABLE = "Slurm cannot be read: nothing is changed until slurmrestd and slurmctld answer (see the syncer's log)"
-_STRANGE = "Slurm no longer lists its registered nodes: did slurmctld lose its state? Nothing is changed"
+_UNREADABLE = (
+    "Slurm cannot be read: the syncer changes nothing there until slurmrestd and slurmctld answer "
+    "(see the syncer's log)"
+)
+_STRANGE = "Slurm no longer lists its registered nodes: did slurmctld lose its state? The syncer changes nothing there"
 
 
 class Outage:

@@ -122,7 +122,8 @@ class Places:
                 await (self._read_kueue() if self._settings.source == "kueue" else self._read_config_map())
             except (KubeError, files.BadTopology) as error:
                 self._log.warning(
-                    "the source of the topology cannot be read: nodes stay where they are", why=str(error)
+                    "the source of the topology cannot be read: the syncer goes on with what it read last",
+                    why=str(error),
                 )
             await asyncio.sleep(_READ_EACH_S)
 

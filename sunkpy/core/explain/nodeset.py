@@ -46,7 +46,8 @@ class _Words(NamedTuple):
 _OPERATOR: Final = "See that an operator leads, and what it logs: kubectl get leases -A"
 _WORDS: Final = {
     "BadSpec": _Words(
-        "cannot be read, and nothing is changed", "Correct the template: kubectl -n {namespace} edit nodeset {name}"
+        "cannot be read, so the operator makes and removes none of its pods",
+        "Correct the template: kubectl -n {namespace} edit nodeset {name}",
     ),
     "CreateFailed": _Words(
         "has a template whose pods the apiserver refuses, so no pod is rolled",

@@ -63,7 +63,7 @@ def report_unreadable(nodeset: NodeSet, problem: str, now: datetime) -> tuple[No
     """Return the status and Events of a NodeSet whose template passes the CRD's schema, but cannot be read by the
     operator. The other parts of the status stay as they are.
     """
-    message = f"{problem}; nothing is changed until the NodeSet is corrected"
+    message = f"{problem}; until the NodeSet is corrected, the operator makes and removes none of its pods"
     condition = Condition(type="Progressing", status="False", reason="BadSpec", message=message)
     generation = nodeset.metadata.generation
     is_news = not says_the_same(nodeset.status.condition(condition.type), condition)

@@ -80,7 +80,8 @@ class JobPoller:
             except SlurmError as error:
                 if not self._is_away:
                     self._log.warning(
-                        "the states of jobs cannot be read: nothing is concluded from that", error=str(error)
+                        "the states of jobs cannot be read: the scheduler goes on with those it read last",
+                        error=str(error),
                     )
                 self._is_away = True
             await asyncio.sleep(self.pause_s)

@@ -546,7 +546,7 @@ async def test_a_nodeset_is_explained_by_what_the_operator_decides(world, tmp_pa
     assert "not feasible    node-[1-2]: lacks gpu.example.com: has no ResourceSlice, or not all" in text
     world.put("nodesets", body | {"spec": {"template": {"spec": {"containers": "none"}}}})
     code, text = await exit_code_of(world, tmp_path, "nodeset", "gpu", "-n", "slurm")
-    assert (code, text.startswith("NodeSet slurm/gpu cannot be read, and nothing is changed\n")) == (0, True)
+    assert (code, text.startswith("NodeSet slurm/gpu cannot be read, so the operator ")) == (0, True)
     refused = {"type": "Progressing", "status": "False", "reason": "CreateFailed", "message": "exceeded quota"}
     status = {"conditions": [refused]}
     world.put("nodesets", body | {"spec": {"template": spec["template"]}, "status": status})

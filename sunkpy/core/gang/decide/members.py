@@ -126,7 +126,8 @@ def too_large(pod: Pod, job: Job, why: str) -> Warn:
 
 def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
     """Return reports that let the pods wait and keep the job, because it is unknown which pods belong on the job's
-    nodes. After `IDLE_PATIENCE_S` seconds, return an action that cancels the job.
+    nodes. Once the job has held nodes for `IDLE_PATIENCE_S` seconds with no pod on them, return an action that cancels
+    the job.
     """
     if snapshot.idle_s >= IDLE_PATIENCE_S:
         return [
