@@ -19,6 +19,15 @@ STATEFULSETS = "/apis/apps/v1/namespaces/research/statefulsets"
 CLAIMS = "/api/v1/namespaces/research/persistentvolumeclaims"
 OLDER = {"slurmctld": {"persistence": {"size": "1Gi"}, "backup": {"persistence": {"size": "1Gi"}}}}
 """What values said before volumes of slurmctld became larger."""
+KEYS = {
+    "demo-slurm-key": ("StatefulSet demo-slurmctld", "keys.existingSlurmSecret"),
+    "demo-jwt-key": ("StatefulSet demo-slurmctld", "keys.existingJwtSecret"),
+    "demo-ssh-host-key": ("StatefulSet demo-login", "keys.existingSshHostSecret"),
+    "demo-compute-ssh-host-key": ("NodeSet gpu", "keys.existingComputeSshHostSecret"),
+    "demo-database": ("StatefulSet demo-mariadb", "accounting.database.existingSecret"),
+}
+"""The Secrets that a Job of the chart makes: by name, whose pods have one and the value that names another."""
+SECRETS = "/api/v1/namespaces/research/secrets"
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/research/nodesets"
 
 
@@ -35,6 +44,13 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
         api.stop()
 
 
+def make_keys(api: Apiserver) -> None:
+    """What the Job of a hook does, as far as Secrets are missing."""
+    for name in KEYS:
+        made = api.ask("admin", "POST", SECRETS, {"metadata": {"name": name}, "data": {}})
+        assert made.status_code in (201, 409), made.text
+
+
 def upgrade(
     api: Apiserver, values: Mapping[str, object], chart: str = "slurm", *args: str, charts: Path = CHARTS
 ) -> str:
@@ -46,6 +62,8 @@ def upgrade(
     given = {"nodeSets": {"compute": None}, **values} if chart == "slurm" else values
     text = yaml.safe_dump(with_images(chart, given))
     done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
+    if not done.returncode:
+        make_keys(api)
     return done.stderr if done.returncode else ""
 
 
@@ -182,6 +200,43 @@ def test_null_does_not_open_a_partition_that_has_limits(api: Apiserver, state: M
 def test_so_it_is_with_the_other_charts(api: Apiserver, chart: str, values: dict[str, object], said: str):
     assert upgrade(api, {}, chart) == ""
     assert said in upgrade(api, values, chart)
+
+
+PEOPLE: dict[str, object] = {
+    "users": {"people": {"ann": {"uid": 2001, "sshKeys": [f"ssh-ed25519 {'A' * 68}"]}}},
+    "compute": {"ssh": {"enabled": True}},
+    "nodeSets": {"gpu": {}},
+}
+"""With them every key is used."""
+
+
+@pytest.fixture(scope="module")
+def nodesets(api: Apiserver) -> None:
+    """The kind, which chart sunkpy brings."""
+    assert upgrade(api, {}, "sunkpy") == ""
+    assert wait_until(lambda: upgrade(api, PEOPLE) == "", timeout_s=60)
+
+
+@pytest.mark.usefixtures("nodesets")
+@pytest.mark.parametrize("lost", KEYS)
+def test_no_key_is_made_in_place_of_one_that_pods_have(api: Apiserver, lost: str):
+    user, value = KEYS[lost]
+    assert upgrade(api, PEOPLE) == ""
+    assert api.ask("admin", "DELETE", f"{SECRETS}/{lost}").is_success
+    said = upgrade(api, PEOPLE)
+    make_keys(api)
+    assert f"Secret {lost} is gone, and pods of {user} use its key" in said
+    assert f"set {value}" in said
+
+
+@pytest.mark.usefixtures("nodesets")
+def test_a_key_that_no_pod_has_is_made(api: Apiserver):
+    """As somebody brings another, and takes it away again."""
+    assert upgrade(api, PEOPLE) == ""
+    assert api.ask("admin", "DELETE", f"{SECRETS}/demo-jwt-key").is_success
+    assert upgrade(api, {**PEOPLE, "keys": {"existingJwtSecret": "own"}}) == ""
+    assert api.ask("admin", "DELETE", f"{SECRETS}/demo-jwt-key").is_success
+    assert upgrade(api, PEOPLE) == ""
 
 
 def test_two_slurmctld_want_a_claim_that_both_can_mount(api: Apiserver):

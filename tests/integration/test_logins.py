@@ -18,6 +18,7 @@ import yaml
 
 from devcluster.waiting import wait_until
 from tests.integration.apiserver import Apiserver
+from tests.integration.test_immutable_values import make_keys
 from tests.ports import free_ports
 from tests.unit.charts.rendering import CHARTS, helm, with_images
 
@@ -58,6 +59,7 @@ class Release:
             "--no-hooks", f"--kubeconfig={self.api.kubeconfig('admin')}", "--values=-",
         )  # fmt: skip
         subprocess.run(argv, input=text, text=True, check=True, capture_output=True)
+        make_keys(self.api)
 
     def workload(self, name: str) -> Any:
         return self.api.ask("admin", "GET", f"{SETS}/{name}").json()

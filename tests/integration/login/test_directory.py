@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.integration.login.container import project, start
 from tests.integration.login.directory import HOST, SUFFIX, Directory
 from tests.integration.login.pod import Key, LoginPod
 from tests.roots import discard, unpack
-from tests.unit.charts.rendering import of_kind, render
+from tests.unit.charts.rendering import Manifest, of_kind, render
 
 pytestmark = pytest.mark.integration
 
@@ -111,39 +112,105 @@ def test_nobody_reads_the_configuration_of_sssd(pod: LoginPod, key: Key):
     assert _said(pod, key, "dora", "grep -rs ldap_uri /site /etc/sssd /var/lib/sss; true") == ""
 
 
+class Beside:
+    """The container sssd of slurmctld's pod, with volumes as the kubelet leaves them in a pod with an fsGroup."""
+
+    MOUNTS: Final = {"directory": "var/lib/sss", "etc": "etc/sssd", "run": "run", "tmp": "tmp", "logs": "var/log"}
+
+    def __init__(self, folder: Path, directory: Directory, conf: str) -> None:
+        self.folder, self._directory = folder, directory
+        group = self._apply(conf)["securityContext"]["fsGroup"]
+        for name in self.MOUNTS:
+            (folder / name).mkdir()
+            os.chown(folder / name, 0, group)
+            (folder / name).chmod(0o2777)
+        (folder / "root").mkdir()
+        unpack(os.environ.get("SLURM_SUITE", "trixie"), ("sssd",), folder / "sssd")
+        (folder / "sssd/site").mkdir(exist_ok=True)
+        self.pipe = folder / "directory/pipes/nss"
+        self.start()
+
+    def _apply(self, conf: str) -> Manifest:
+        manifests = render("slurm", {"users": {"sssd": _sssd(conf, self._directory)}})
+        (self.folder / "site").mkdir(exist_ok=True)
+        project(self.folder / "site", of_kind(manifests, "Secret")["demo-sssd"]["stringData"])
+        pod: Manifest = of_kind(manifests, "StatefulSet")["demo-slurmctld"]["spec"]["template"]["spec"]
+        return pod
+
+    def start(self) -> None:
+        """As at first, and again after it ended."""
+        self.process = start(
+            self.folder,
+            "start-sssd",
+            mounts=("site:site:ro", *(f"{name}:{path}" for name, path in self.MOUNTS.items())),
+            rights=("--bounding-set=-all", "--inh-caps=-all"),
+            env={"SUNKPY_LOOK_S": "0.2"},
+            image="sssd",
+        )
+
+    def use(self, conf: str) -> None:
+        """Change the Secret."""
+        self._apply(conf)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def answers(self) -> bool:
+        """True once sssd answers; fails if the container ends."""
+        assert self.process.poll() is None, self.log()
+        return self.pipe.is_socket()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def beside(tmp_path: Path, directory: Directory) -> Iterator[Callable[[str], Beside]]:
+    made: list[Beside] = []
+
+    def make(conf: str) -> Beside:
+        made.append(Beside(tmp_path, directory, conf))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+    discard(tmp_path)
+
+
 def test_sssd_beside_slurmctld_answers_from_volumes_that_belong_to_the_group_of_the_pod(
-    tmp_path: Path, directory: Directory
+    beside: Callable[[str], Beside], directory: Directory
 ):
-    values = {"users": {"sssd": _sssd(directory.conf, directory)}}
-    manifests = render("slurm", values)
-    pod = of_kind(manifests, "StatefulSet")["demo-slurmctld"]["spec"]["template"]["spec"]
-    group = pod["securityContext"]["fsGroup"]
-    mounts = {"directory": "var/lib/sss", "etc": "etc/sssd", "run": "run", "tmp": "tmp", "logs": "var/log"}
-    for name in mounts:  # as the kubelet leaves an emptyDir of a pod with an fsGroup
-        (tmp_path / name).mkdir()
-        os.chown(tmp_path / name, 0, group)
-        (tmp_path / name).chmod(0o2777)
-    for name in ("root", "site"):
-        (tmp_path / name).mkdir()
-    project(tmp_path / "site", of_kind(manifests, "Secret")["demo-sssd"]["stringData"])
-    unpack(os.environ.get("SLURM_SUITE", "trixie"), ("sssd",), tmp_path / "sssd")
-    (tmp_path / "sssd/site").mkdir(exist_ok=True)
-    process = start(
-        tmp_path,
-        "start-sssd",
-        mounts=("site:site:ro", *(f"{name}:{path}" for name, path in mounts.items())),
-        rights=("--bounding-set=-all", "--inh-caps=-all"),
-        env={},
-        image="sssd",
-    )
-    pipe = tmp_path / "directory/pipes/nss"
-    try:
-        assert wait_until(lambda: pipe.is_socket() or process.poll() is not None, timeout_s=60, every_s=0.1)
-        assert pipe.is_socket(), (tmp_path / "log").read_text()
-    finally:
-        process.kill()
-        process.wait()
-        discard(tmp_path)
+    sssd = beside(directory.conf)
+    assert wait_until(sssd.answers, timeout_s=60, every_s=0.1), sssd.log()
+
+
+NO_BRACKET, NO_PROVIDER = ("[sssd]", "[sssd"), ("id_provider = ldap", "id_provider = ladp")
+"""Mistakes: with the first sssd ends at once, with the second it first tries three times."""
+GOOD = "it is the last good one from now on"
+KEPT = "It runs with the last good sssd.conf"
+
+
+def test_sssd_that_never_had_a_good_configuration_ends_and_says_what_to_do(
+    beside: Callable[[str], Beside], directory: Directory
+):
+    sssd = beside(directory.conf.replace(*NO_BRACKET))
+    assert sssd.process.wait(timeout=60) != 0
+    assert "mend it in the Secret (users.sssd)" in sssd.log()
+
+
+def test_the_last_good_configuration_outlives_a_container(beside: Callable[[str], Beside], directory: Directory):
+    sssd = beside(directory.conf)
+    assert wait_until(lambda: sssd.answers() and GOOD in sssd.log(), timeout_s=60, every_s=0.2), sssd.log()
+    sssd.use(directory.conf.replace(*NO_PROVIDER))
+    assert wait_until(lambda: sssd.log().count(KEPT) == 1 and sssd.answers(), timeout_s=60, every_s=0.2), sssd.log()
+    sssd.end()
+    sssd.start()
+    assert wait_until(lambda: sssd.log().count(KEPT) == 2 and sssd.answers(), timeout_s=60, every_s=0.2), sssd.log()
+    for file in (sssd.folder / "site").iterdir():
+        file.unlink()
+    assert wait_until(lambda: sssd.log().count(KEPT) == 3 and sssd.answers(), timeout_s=60, every_s=0.2), sssd.log()
 
 
 def test_a_thousand_people_log_in_as_fast_as_one(pod: LoginPod, key: Key):
@@ -224,3 +291,17 @@ def test_another_configuration_restarts_sssd_alone(pod: LoginPod, key: Key, dire
         assert wait_until(lambda: pod.said("d5", key, "true")[0] == 255, timeout_s=60, every_s=0.5), pod.log()
         assert session.poll() is None
         session.kill()
+
+
+def test_sssd_goes_on_with_the_last_good_configuration_until_a_wrong_one_is_mended(
+    pod: LoginPod, key: Key, directory: Directory
+):
+    good = directory.conf + "max_id = 30000\n"
+    pod.apply({"users": {"sssd": _sssd(good, directory)}})
+    before = pod.log().count(GOOD)
+    assert wait_until(lambda: pod.log().count(GOOD) > before, timeout_s=60, every_s=0.2), pod.log()
+    pod.apply({"users": {"sssd": _sssd(good.replace(*NO_BRACKET), directory)}})
+    assert wait_until(lambda: KEPT in pod.log(), timeout_s=60, every_s=0.2), pod.log()
+    assert wait_until(lambda: pod.said("d7", key, "true")[0] == 0, timeout_s=30, every_s=0.5), pod.log()
+    pod.apply({"users": {"sssd": _sssd(directory.conf + "max_id = 20000\n", directory)}})
+    assert wait_until(lambda: pod.said("d8", key, "true")[0] == 255, timeout_s=60, every_s=0.5), pod.log()
