@@ -138,9 +138,10 @@ async def test_the_operator_keeps_a_nodeset(apiserver: Apiserver, operator: Oper
 
     body = build_pod(nodeset(apiserver), node(apiserver, "n1"), "n1")
     await operator.creator.vet_template(nodeset(apiserver), node(apiserver, "n1"))
+    of_the_chart = dict(nodeset(apiserver).metadata.annotations)
     await run(AddFinalizer())
     assert nodeset(apiserver).metadata.finalizers == (names.FINALIZER_NODESET,)
-    assert nodeset(apiserver).metadata.annotations == {names.ANNOTATION_SYNC_WAVE: names.GOES_FIRST}
+    assert nodeset(apiserver).metadata.annotations == {**of_the_chart, names.ANNOTATION_SYNC_WAVE: names.GOES_FIRST}
     await run(CreatePod(node="n1", name="n1", body=body))
     await operator.executor.guard(nodeset(apiserver))
     assert apiserver.ask("admin", "GET", f"{BUDGETS}/compute-slurmd").is_success
