@@ -87,7 +87,7 @@ Call with (dict "root" $ "given" <slurmConfig.conf, keys in small letters>). */}
 {{- fail (printf "%s of NodeSet %s: with slurmConfig.conf.PreemptType %s name a QoS in %s.qos that every other one preempts, or take preempt/partition_prio" $path $name ($type | default "preempt/none") $path) }}
 {{- end }}
 {{- end }}
-PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} PriorityTier=0 PreemptMode=CANCEL RootOnly=YES Hidden=YES TRESBillingWeights=CPU=0
+PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} PriorityTier=0 PreemptMode=CANCEL RootOnly=YES DisableRootJobs=NO Hidden=YES TRESBillingWeights=CPU=0
 {{- end }}
 {{- end }}
 

@@ -35,8 +35,8 @@ def test_each_nodeset_has_its_own_and_the_partition_has_their_nodes_alone():
     own = {"gpu": {"verify": {"idle": {"maxPercent": 50}}}, "cpu": {"verify": {"idle": {"everyHours": 0}}}, "old": {}}
     values = {**ON, "nodeSets": own}
     assert conf(values).splitlines()[-1] == (
-        "PartitionName=sunkpy-verify Nodes=gpu,old PriorityTier=0 PreemptMode=CANCEL RootOnly=YES Hidden=YES "
-        "TRESBillingWeights=CPU=0"
+        "PartitionName=sunkpy-verify Nodes=gpu,old PriorityTier=0 PreemptMode=CANCEL RootOnly=YES "
+        "DisableRootJobs=NO Hidden=YES TRESBillingWeights=CPU=0"
     )
     told = settings(values).idle_checks
     assert (told.partition, told.node_sets) == (
