@@ -5,19 +5,22 @@ begins with `k8s: `. The mark lasts as long as the object, also after a restore 
 is left alone, and named if it is in the way.
 
 All clusters of a slurmdbd share its accounts and QoS; each cluster has its own associations and default accounts. So
-the release that runs the slurmdbd keeps QoS and account records. Releases of other clusters, its guests, only make
-accounts that are missing, and change only their own marked associations.
+only the Helm release that runs the slurmdbd changes QoS and account records. Releases of other clusters, its guests,
+make accounts that are missing (and the QoS `sunkpy-closed`, if it is missing when they close something). Otherwise they
+write only associations with their mark, and default accounts in their own cluster.
 
 Nothing is deleted, because with a deleted association Slurm forgets its usage, and so who has used their share. An
 account, user or QoS that is no longer in the values is closed: it takes no more jobs, running jobs continue, and usage
-still counts. If it is in the values again later, it is opened. A limit on the association alone would not close it,
-because a limit on the job's QoS replaces it. So a closed association has only a QoS that takes no jobs.
+still counts. If it is in the values again later, it is opened. A limit of 0 jobs on the association alone would not
+close it, because a limit of the job's QoS takes the place of that limit. So a closed association has only one QoS,
+`sunkpy-closed`, which takes no jobs.
 
 Each association gets its QoS and its default QoS explicitly, also inherited ones: Slurm refuses to change an account if
-that would leave an association below without its default, and its API cannot empty a list.
+that would leave an association below it without its default QoS, and Slurm's API cannot empty a list.
 
 Each change is possible after those before it. The order: QoS, preempted ones first; accounts from the root down; users,
-first in their default accounts, account by account. The caller may stop anywhere and plan again.
+first in their default accounts, account by account; default accounts; then what is closed. The caller may stop anywhere
+and plan again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ _NOT_TAKEN: Final = re.compile(r"submit job |Slurm job \d+ ended before its pod 
 
 class JobOnPods(msgspec.Struct, frozen=True, kw_only=True):
     """What the pods of a gang show of their Slurm job. `job`: None if they show none. `is_bound`: the pods have nodes.
-    `refused`: the message that Slurm did not take the job; empty if it did.
+    `refused`: the scheduler's message if Slurm did not take the job, or if the job ended before its pod was bound;
+    otherwise empty.
     """
 
     job: Job | None = None

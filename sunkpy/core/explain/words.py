@@ -14,7 +14,8 @@ class Words(msgspec.Struct, frozen=True):
     """The texts for one cause: the state in half a sentence, which continues the pod's name, and what to do. A text
     that ends with a command has no full stop.
 
-    `what_to_do` may have the fields {kind} (of the workload), {namespace}, {pod} (the first one concerned) and {job}.
+    `what_to_do` may have the fields {kind} (the workload, such as `JobSet default/train`), {namespace}, {pod} (the
+    first pod concerned) and {job}.
     """
 
     standing: str
@@ -174,7 +175,9 @@ CURES: Final = {
     "JobHeldUser": f"Release it: {RELEASE}",
     "JobHoldMaxRequeue": f"Find out why it does not start, then release it: {RELEASE}",
 }
-"""Slurm's reasons with which a waiting job never starts → what to do. A waiting job follows its pods' annotations."""
+"""Slurm's reasons with which a waiting job does not start until somebody changes something → what to do. For a job of
+pods it is enough to change the pods' annotations: the scheduler changes the waiting job accordingly.
+"""
 
 PENDING_REASONS: Final = {
     "Resources": "the nodes that it may use are taken",

@@ -23,8 +23,8 @@ class Sample(NamedTuple):
 class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
     """One metric with all its series. A metric whose name ends with `_total` is a counter.
 
-    `lines`: how many samples belong together; more than one only in a histogram. The last label of a histogram is `le`;
-    in the samples of the histogram's sum and count its value is `_sum` or `_count`.
+    `lines`: how many samples one histogram has (a sample for each bucket, the sum and the count); 1 for other metrics.
+    The last label of a histogram is `le`; in the samples of sum and count its value is `_sum` or `_count`.
     """
 
     name: str
@@ -40,7 +40,9 @@ class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(NamedTuple):
-    """Metrics as text for Prometheus. `cut`: metric → how many of its series were left out, because it has too many."""
+    """Metrics as text for Prometheus. `cut`: metric → how many of its samples were left out. It has only metrics with
+    too many samples.
+    """
 
     text: bytes
     cut: Mapping[str, int]
@@ -54,7 +56,8 @@ def single(name: str, help_text: str, value: float) -> MetricFamily:
 def render(families: Iterable[MetricFamily], *, most: int) -> Page:
     """Return the metrics in the text format of Prometheus.
 
-    `most`: the most series of one metric; those whose labels come first in sorted order are kept.
+    `most`: the most samples of one metric; those whose labels come first in sorted order are kept. A histogram is kept
+    or left out as a whole.
     """
     lines: list[str] = []
     cut: dict[str, int] = {}

@@ -1,5 +1,5 @@
-"""Metrics of fair share, under the names that other exporters of Slurm use. Only the usage has another name, because it
-is not the same figure as theirs.
+"""Metrics of fair share, under the names that other exporters of Slurm use. Only `…_effective_usage` has a name of its
+own, because it is not the figure that those exporters call usage.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _KEPT_RETURNS: Final = 10
 
 
 class State(enum.StrEnum):
-    """The health state of a Node, from `well` over `draining` and `drained` to `returning` or `needs-a-person`."""
+    """The health state of a Node. The picture at the top of this module shows which state follows which."""
 
     WELL = "well"  # no signal; the record keeps the history
     SUSPECT = "suspect"  # a signal is there; sunkpy waits whether it lasts, or for the cap
@@ -40,11 +40,11 @@ class State(enum.StrEnum):
     REMEDY = "remedy"  # the object of the rule's remedy was written; sunkpy waits for the cure
     VERIFY = "verify"  # cured; the next start of slurmd checks the machine first
     RETURNING = "returning"  # cured; the syncer is to lift the drain that somebody else set in Slurm
-    PERSON = "needs-a-person"  # closed until a person does something
+    PERSON = "needs-a-person"  # closed until a person acts, or a later start of slurmd passes the check that failed
 
 
 CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
-"""The states in which no new job starts on the node."""
+"""The states in which a node is to get no new job because of its health."""
 
 
 class Step(Wire, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class Record(Wire, frozen=True, kw_only=True):
 
     @property
     def is_closed(self) -> bool:
-        """True if the Node's state is one in which no new job starts on the node because of its health."""
+        """True if the Node's state is one of `CLOSED`: the node is to get no new job because of its health."""
         return self.state in CLOSED
 
     def encode(self) -> str:

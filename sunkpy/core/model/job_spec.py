@@ -20,7 +20,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request for a Slurm job: first what annotations may set, then its size. Empty and None leave it to Slurm.
+    """A request for a Slurm job: first what annotations may set, then its size. What is empty or None, Slurm decides.
     Memory is in MiB.
 
     `user` is the job's owner; empty means the scheduler's own Slurm user. `time_limit_min`: None is the partition's

@@ -141,7 +141,7 @@ class OddOwner(Owner, frozen=True, kw_only=True):
 
 
 class Condition(Wire, frozen=True, kw_only=True):
-    """A condition of a Pod, a Node or a NodeSet; `status` is True, False or Unknown."""
+    """A condition of a Kubernetes object; `status` is the text True, False or Unknown."""
 
     type: str
     status: str = "Unknown"
@@ -545,8 +545,8 @@ class NodeDevice(Wire, frozen=True, kw_only=True):
 
 
 class Node(KubeObject, frozen=True, kw_only=True):
-    """A Kubernetes Node. Two fields come from other objects: `devices` are the usable DRA devices, by driver;
-    `drain_request` says who asks for a drain of the node, is empty for nobody, and None while it is not known.
+    """A Kubernetes Node. Two fields come from other objects. `devices`: driver → the Node's usable DRA devices.
+    `drain_request`: who asks for a drain of the Node; empty if nobody does, None while that is not known.
     """
 
     spec: NodeSpec = NodeSpec()

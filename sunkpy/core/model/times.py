@@ -26,10 +26,10 @@ def rfc3339_micro(when: datetime) -> str:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Return the time in a text that `rfc3339` or `rfc3339_micro` could have written.
+    """Return the time in an RFC 3339 text. If the text names no time zone, the returned time has none.
 
     Raises:
-        ValueError: the text has neither form.
+        ValueError: the text is not a time in RFC 3339 or ISO 8601.
     """
     return datetime.fromisoformat(text)
 

@@ -2,7 +2,7 @@
 
 All state is in Slurm and on the slurmd pod. A running check is a job in the partition of checks whose comment names the
 pod; its result is written on that pod. So when another syncer becomes leader, it can continue, and starts no check
-twice. A check that was preempted counts as not made, and is not tried again soon.
+twice. A check that was preempted counts as not made, unless it has failed once already, and is not tried again soon.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def _queues(jobs: Iterable[JobRow]) -> Counter[frozenset[str]]:
 
 
 def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> WaitingReport:
-    """Return the report for an Event on one NodeSet. It is empty if all nodes work and the NodeSet takes every feasible
-    node, or if the NodeSet is being deleted.
+    """Return the report for an Event on one NodeSet. It is empty if no node is drained or down and the NodeSet wants
+    exactly as many nodes as are feasible, or if the NodeSet is being deleted.
     """
     more = nodeset.status.number_feasible - nodeset.status.desired_number_scheduled
     texts = {

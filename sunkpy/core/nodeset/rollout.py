@@ -121,7 +121,7 @@ def _is_one_under_way(survey: Survey) -> bool:
 
 def _not_counted(survey: Survey, total: int) -> frozenset[str]:
     """Return uids of the pods that no rolling update can move (`is_stranded`) and that its limits leave out: at most a
-    fifth of `total`, rounded up, or one.
+    fifth of `total` (rounded up), or one if `total` is 0.
     """
     stranded = sorted(survey.those(Trait.STRANDED).values(), key=lambda judged: judged.pod.name)
     return frozenset(judged.pod.uid for judged in stranded[: max(1, -(-total // 5))])
