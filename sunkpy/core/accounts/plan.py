@@ -2,7 +2,7 @@
 
 sunkpy changes only objects with its mark: the description of an account or QoS, or the comment of an association,
 begins with `k8s: `. The mark lasts as long as the object, also after a restore of the database. What somebody else made
-is left alone, and named if it is in the way.
+is left alone; if it is in the way, the plan names it (`AccountsPlan.left_alone`).
 
 All clusters of a slurmdbd share its accounts and QoS; each cluster has its own associations and default accounts. So
 only the Helm release that runs the slurmdbd changes QoS and account records. Releases of other clusters, its guests,
@@ -233,10 +233,11 @@ def _becomes_default(name: str, account: str, tree: Tree) -> bool:
 
 
 def _is_free(name: str, tree: Tree) -> bool:
-    """True if sunkpy may change the user's default account: there is none, or sunkpy put the user into that account.
+    """True if sunkpy may change the user's default account: the user has none, or sunkpy put the user into the present
+    one.
 
-    If the user has no association in the default account, others made associations by partition, so the answer is
-    False.
+    False if slurmdbd has a default account but no association of the user there: then somebody else made associations
+    by partition, which are not read.
     """
     before = tree.now.default_accounts[name]
     association = tree.now.associations.get((before, name))

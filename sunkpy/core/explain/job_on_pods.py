@@ -59,8 +59,8 @@ def _waits(job: JobId, reason: str, partition: str) -> Job:
 
 
 def last_message(pods: Iterable[Pod]) -> str:
-    """Return the scheduler's message about what the pods wait for: the first one in condition PodScheduled of these
-    pods; empty if there is none.
+    """Return the scheduler's message about what these pods wait for: from condition PodScheduled of the first pod that
+    has such a message; empty if none has.
     """
     conditions = filter(None, (_condition(pod, _SCHEDULED, status="False") for pod in pods))
     return next((each.message for each in conditions if each.message), "")

@@ -152,7 +152,7 @@ WORDS: Final[dict[Cause, Words]] = {
 }
 
 RELEASE: Final = "kubectl sunk jobs release {job}, or as its user in a login pod: scontrol release {job}"
-"""The commands that release a held job: of an administrator, and of the job's own user."""
+"""The commands that release a held job: one for an administrator, and one for the job's own user."""
 
 CURES: Final = {
     "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",

@@ -40,8 +40,8 @@ class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(NamedTuple):
-    """Metrics as text for Prometheus. `cut`: metric → how many of its samples were left out. It has only metrics with
-    too many samples.
+    """Metrics as text for Prometheus. `cut`: metric → how many of its samples were left out, for each metric that had
+    too many.
     """
 
     text: bytes
@@ -65,7 +65,8 @@ def render(families: Iterable[MetricFamily], *, most: int) -> Page:
         lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n")
         samples = family.samples
         if len(samples) > most:
-            samples = nsmallest(most - most % family.lines, samples)  # in steps: sorting all would hold the interpreter
+            # `sorted` would sort all samples in one call, during which no other thread runs.
+            samples = nsmallest(most - most % family.lines, samples)
             cut[family.name] = len(family.samples) - len(samples)
         line = _histogram_line if family.kind == "histogram" else _line
         lines += [line(family, sample) for sample in samples]

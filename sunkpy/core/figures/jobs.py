@@ -26,11 +26,11 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What metrics need to know of a job. `tasks`: how many tasks of a job array wait; 1 for any other job.
 
     `cpus`: how many are allocated to the job; while it waits, how many it asks for. `memory_mib`, `gpus`: allocated to
-    the job, 0 while it waits. `devices`: node → the indices of the job's GRES there, while it runs. `comment`: the text
-    by which the scheduler marks a job of pods: the comment of a job of its own Slurm user, the admin comment of any
-    other job. `partition`: may name several, with commas, while the job waits. `started_s`: seconds since 1970, 0 if
-    the job has not started. `waited_s`: seconds from when the job could have started until it started. `waits`: what a
-    waiting job asks of nodes; None for other jobs, or if it was not read.
+    the job, 0 while it waits. `devices`: node → the indices of the job's GRES there, while it runs. `comment`: where
+    the scheduler writes for which pods a job is: the comment for jobs of the scheduler's own Slurm user, the admin
+    comment for all other jobs. `partition`: may name several, with commas, while the job waits. `started_s`: seconds
+    since 1970, 0 if the job has not started. `waited_s`: seconds from when the job could have started until it started.
+    `waits`: what a waiting job asks of nodes; None for other jobs, or if it was not read.
     """
 
     id: int

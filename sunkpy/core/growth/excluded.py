@@ -19,7 +19,7 @@ MOST: Final = 500
 """The most lists with more than one node that are kept for all waiting jobs together."""
 _EXPANDED: Final = 32
 _MOST_NAMES: Final = 2**17
-"""The most names that a list is expanded to. Slurm has at most 65536 nodes, but 64 KiB of text may repeat each of them.
+"""The most names that a list is expanded to. Slurm has at most 65536 nodes, but a list may name a node several times.
 """
 
 

@@ -33,7 +33,7 @@ class State(enum.StrEnum):
     """The health state of a Node. The picture at the top of this module shows which state follows which."""
 
     WELL = "well"  # no signal; the record keeps the history
-    SUSPECT = "suspect"  # a signal is there; sunkpy waits whether it lasts, or for the cap
+    SUSPECT = "suspect"  # a signal is there; sunkpy waits to see whether it lasts, or for room under the cap
     CLOSING = "closing"  # the syncer is to drain the Slurm node
     DRAINING = "draining"  # no new job starts on the node, and some job still runs
     DRAINED = "drained"  # no job runs on the node; sunkpy waits for the cure
@@ -59,14 +59,14 @@ class Record(Wire, frozen=True, kw_only=True):
     """The health record of a Node, as JSON in the annotation `sunkpy.dev/health`. Times are in RFC 3339.
 
     `at`: when the Node came to `state`. `signal`: the name of the rule by which the Node is sick; `text` is the
-    evidence, `since` when the signal was first seen. `cure`: what has to happen before the Node comes back, as the rule
-    says. `closes`: True if sunkpy drains the node, False if Slurm has drained it. `reason`: the reason of the drain
-    that somebody else set in Slurm, byte for byte, if that drain is the signal. `boot`: the boot ID of the machine when
-    the node was closed. `run`: the last start of slurmd that does not count as a check of the cured machine. `log`: the
-    last lines of the check that failed. `good_since`: since when the signal has been gone. `idle_since`: in state
-    `verify`, since when no job runs on the slurmd pod that is to be replaced. `due`: when the next step comes if
-    nothing changes. `why`: why the Node needs a person, or why it came back. `returns`: the last times when the Node
-    came back to service. `past`: the last steps, the oldest first.
+    evidence; `since` is when the signal began by its source, or when sunkpy first saw it. `cure`: what has to happen
+    before the Node comes back, as the rule says. `closes`: True if sunkpy drains the node, False if Slurm has drained
+    it. `reason`: the reason of the drain that somebody else set in Slurm, byte for byte, if that drain is the signal.
+    `boot`: the boot ID of the machine when the node was closed. `run`: the last start of slurmd that does not count as
+    a check of the cured machine. `log`: the last lines of the check that failed. `good_since`: since when the signal
+    has been gone. `idle_since`: in state `verify`, since when no job runs on the slurmd pod that is to be replaced.
+    `due`: when the next step comes if nothing changes. `why`: why the Node came to this state, or what it waits for
+    there. `returns`: the last times when the Node came back to service. `past`: the last steps, the oldest first.
     """
 
     state: State

@@ -33,7 +33,7 @@ def decide_login(view: LoginView) -> LoginAction | None:
         return None
     if view.ended is Ended.IDLE and view.stops:
         return StopLogin(name, version, "it is unused", pod)
-    # Here the values do not stop idle pods. A pod whose sshd ended as idle was made from older values: make it again.
+    # An idle pod gets here only if the values do not stop idle pods: it was made from older values.
     if view.ended is not None or (view.is_asked and view.is_stuck):
         return RenewPod(pod)
     return None

@@ -1,4 +1,4 @@
-"""The status of a NodeSet: numbers, conditions, and an Event for each condition that changed.
+"""The status of a NodeSet: numbers, conditions, and Events for those changes of conditions that people should hear of.
 
 Conditions: `Available` (some pods are wanted and possible, and no more than maxUnavailable of them are missing),
 `Progressing` (False: nothing left to do, or stuck; the reason says which), `Feasible` (enough nodes fit; if not, which
