@@ -33,7 +33,8 @@ PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of a claim that is allocated. Kubernetes' own controller takes it off when nobody uses the claim."""
 
 MADE: Final = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation `true` of a claim that a scheduler made for devices which a pod asks for as a resource."""
+"""Annotation (with the value `true`) of a claim that a scheduler made for devices which a pod asks for as a resource.
+"""
 
 UUID: Final = "uuid"
 PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
@@ -90,7 +91,8 @@ class CounterSet(Wire, frozen=True, kw_only=True):
 
 class Device(Wire, frozen=True, kw_only=True):
     """A device that a driver lists in a ResourceSlice. Attributes without a domain are the driver's own.
-    `binding_conditions`: the device is attached only once a scheduler has chosen it, and its pod must wait for that.
+    `binding_conditions`: if not empty, the device is attached only once a scheduler has chosen it, and its pod must
+    wait for that.
     """
 
     name: str

@@ -152,7 +152,7 @@ class Condition(Wire, frozen=True, kw_only=True):
 
 
 class Toleration(Wire, frozen=True, kw_only=True):
-    """A toleration of a pod. An empty key with `Exists` covers all taints."""
+    """A toleration of a pod. An empty key with `Exists` covers every key, and an empty effect covers every effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -407,7 +407,7 @@ class Running(Wire, frozen=True, kw_only=True):
 
 
 class WaitingContainer(Wire, frozen=True, kw_only=True):
-    """The state of a container that has not started: why it waits."""
+    """The state of a container that does not run, or not again: why it waits."""
 
     reason: str = ""
     message: str = ""

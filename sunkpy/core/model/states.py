@@ -213,7 +213,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     says how many tasks each node has, `devices` which GRES, and `capacity` how many cpus, how much memory and how many
     GRES. `time_limit_min` is None for the partition's limit, and 0 for no limit. The job's owner may write the
     `comment`; only a Slurm operator may write the `admin_comment`. `started_s` and `ended_s` are by the clock of
-    slurmctld, and 0 until it happens. `is_batch`: the job has a script; a job without one is an allocation.
+    slurmctld, and 0 before that. `is_batch`: the job has a script; a job without one is an allocation.
     """
 
     id: JobId

@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
-"""The latest time there is. For a function that gets it as `now`, every other time has passed."""
+"""The latest possible time. If it is given as `now`, every other time lies in the past."""
 _CLOCKS_DIFFER: Final = timedelta(seconds=30)
 
 
 def utc_now() -> datetime:
-    """Return the time in UTC by the machine's clock. Only shells call it; decisions get the time as an argument."""
+    """Return the time in UTC by the machine's clock. No other function of `core` calls it: each gets the time as an
+    argument.
+    """
     return datetime.now(UTC)
 
 

@@ -12,8 +12,8 @@ from sunkpy.core.nodeset.slurmd_pod import Json
 
 
 class AddFinalizer(msgspec.Struct, frozen=True):
-    """Action: put a finalizer on the NodeSet, so that the object stays until its pods are drained and gone. So Argo CD,
-    which waits for the NodeSet, does not delete objects that these pods need before the pods are gone.
+    """Action: put a finalizer on the NodeSet, so that the object stays until its pods are drained and gone. Argo CD
+    waits until the NodeSet is gone, and only then deletes the objects that its pods need.
     """
 
 

@@ -23,7 +23,7 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 MANY_JOBS: Final = 10
 NODES_PER_JOB: Final = 10
-"""Jobs are many if there are MANY_JOBS, and in a large NodeSet one for each NODES_PER_JOB nodes. Fewer jobs are an
+"""At least MANY_JOBS are many, and in a large NodeSet at least one for each NODES_PER_JOB nodes. Fewer jobs are an
 ordinary queue, which empties as jobs end.
 """
 WAITED_S: Final = 600.0

@@ -38,9 +38,9 @@ from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
-"""The seconds for which a receipt counts. The syncer renews a valid one every 10 s; the rest allows for clocks that
-differ. A receipt from further in the future does not count either: it would stay valid for as long as that clock is
-ahead.
+"""The seconds for which a receipt (the syncer's answer that nothing runs on the node) counts. The syncer renews a valid
+one every 10 s; the rest allows for clocks that differ. A receipt whose time is further in the future than this does not
+count either, because nobody could see how old it is.
 """
 
 MARK_HELD_S = 60.0

@@ -189,7 +189,9 @@ def _system_classes(facts: Installation) -> _Verdict:
 
 
 def _file_servers(facts: Installation) -> _Verdict:
-    """Check that no pod can mount the NFS servers behind claims of homes and shared folders: docs/rights.md."""
+    """Check that pods cannot mount directly the NFS servers which are behind claims of homes and shared folders; see
+    docs/rights.md.
+    """
     if not facts.shared:
         return _Verdict("slurmd and login pods have homes and shared folders without a claim")
     servers = {each.nfs_server: each.name for each in facts.shared if each.nfs_server}

@@ -123,8 +123,8 @@ def _held(line: NodeLine, holds: tuple[Hold, ...]) -> HeldNode:
 
 
 def find_holds(node: Node | None, pod: Pod | None, slurm: SlurmNode | None) -> Iterator[Hold]:
-    """Yield the holds (drains, cordons) on one node. `slurm`: has no state if Slurm has no such node; None without a
-    slurmd pod.
+    """Yield the holds (drains, cordons) on one node. `slurm`: its Slurm node, with an empty state if Slurm has no such
+    node; None if the node has no slurmd pod.
     """
     if node is not None:
         yield from _in_kubernetes(node, has_slurmd=pod is not None)

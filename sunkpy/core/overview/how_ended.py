@@ -130,7 +130,7 @@ def how_ended(job: QueuedJob) -> Ending:
 
 
 def why_held(job: QueuedJob) -> Ending | None:
-    """Return why Slurm holds a job that it has requeued, and what to do; None if it is not held, or for a reason
-    without such a text.
+    """Return why Slurm holds a job that it has requeued, and what to do. None if the job is not held, or if `HELD` has
+    no text for Slurm's reason.
     """
     return HELD.get(job.said)

@@ -172,7 +172,7 @@ def _nodeset(slurmd: Pod) -> tuple[str, str]:
 def state_of(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
     """Return what Slurm says of a slurmd pod's node, or, if Slurm was not asked, what the syncer wrote on the pod.
 
-    The state in it is empty if Slurm has no such node.
+    The returned node has an empty state if Slurm has no such node.
     """
     name = slurm_node_of(slurmd)
     if facts.slurm_nodes is not None:
