@@ -175,8 +175,8 @@ CURES: Final = {
     "JobHeldUser": f"Release it: {RELEASE}",
     "JobHoldMaxRequeue": f"Find out why it does not start, then release it: {RELEASE}",
 }
-"""Slurm's reasons with which a waiting job does not start until somebody changes something → what to do. For a job of
-pods it is enough to change the pods' annotations: the scheduler changes the waiting job accordingly.
+"""Slurm's reasons with which a waiting job does not start until somebody changes something → what to do. Where that is
+an annotation of the job's pods, the scheduler changes the waiting job accordingly.
 """
 
 PENDING_REASONS: Final = {

@@ -1,9 +1,9 @@
 """Metrics of jobs: how many are in each state and what is allocated to them, in all and by user, account and partition.
 
 They count as slurmctld does. Slurm keeps one record for all waiting tasks of a job array. The figures `slurm_jobs`,
-`pending` and `hold` count each of these tasks; all others count records. The total of a user or account counts all
-records; the total of a partition leaves out ended jobs, unless they are still completing. A suspended job still has its
-resources. Memory is in MiB, whatever slurmctld's help says.
+`pending` and `hold` count each of these tasks; other numbers of jobs count records. The total of a user or account
+counts all records; the total of a partition leaves out ended jobs, unless they are still completing. A suspended job
+still has its resources. Memory is in MiB, whatever slurmctld's help says.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The mirror: for each node name, decide what to write to its Slurm node and to its slurmd pod.
 
 sunkpy changes and lifts the drains that it set itself: their reason starts with `k8s: `. A DRAIN, FAIL or DOWN that
-somebody else set is only shown on the pod, with one exception: such a DRAIN is lifted if the operator allows it for
-exactly its reason (`core.health`). The operator cordons the Node for it, and that cordon is not sent back to Slurm. If
-Slurm loses such a drain with its record of the node, the mirror sets it again (`lost_drain`). A node that slurmctld set
-DOWN by itself is resumed when its slurmd answers again (`given_up`).
+somebody else set is shown on the pod and otherwise left alone, with two exceptions: such a DRAIN is lifted if the
+operator allows it for exactly its reason (`core.health`), and it is set again if Slurm has lost it with its record of
+the node (`lost_drain`). The operator cordons the Node for it, and that cordon is not sent back to Slurm. A node that
+slurmctld set DOWN by itself is resumed when its slurmd answers again (`given_up`).
 
 The mirror fails closed. With a stale or implausible answer it writes nothing to Slurm, and the pod's status stays. It
 withdraws only two things, because others act on them: the condition that no job runs on a closed node, and a receipt
@@ -54,7 +54,8 @@ JOB_STATE_HELD_S = 5.0
 JOB_STATE_PER_S = 20.0
 """The most pods of open nodes, in the whole cluster, that are written each second because jobs came or went."""
 SILENCE_GRACE_S = 10.0
-"""The pod shows NOT_RESPONDING only after Slurm has for this long: Slurm sets it for half a second after each UNDRAIN.
+"""The pod shows NOT_RESPONDING only after Slurm has shown it for this long: Slurm sets it for half a second after each
+UNDRAIN.
 """
 FOREIGN_DRAIN_KEPT_S = 600.0
 """How long a Slurm node that somebody else drained is kept after its pod is gone: a new pod on the machine finds the

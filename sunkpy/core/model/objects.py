@@ -407,7 +407,7 @@ class Running(Wire, frozen=True, kw_only=True):
 
 
 class WaitingContainer(Wire, frozen=True, kw_only=True):
-    """The state of a container that does not run, or not again: why it waits."""
+    """The state of a container that has not started, or not started again: why it waits."""
 
     reason: str = ""
     message: str = ""
