@@ -15,7 +15,7 @@ from sunkpy.core.accounts.tree import Tree
 from sunkpy.core.accounts.wanted import Membership, WantedAccount, WantedUser, default_account
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,59}")
-"""A valid name of an account or QoS: only lower-case letters, because `Chem` and `chem` are equal for MariaDB."""
+"""A valid name of an account or QoS. It has no upper-case letters, because `Chem` and `chem` are equal for MariaDB."""
 
 _USER = re.compile(r"[a-z0-9_][a-z0-9_.@-]{0,59}\$?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")

@@ -185,7 +185,7 @@ def _held(facts: NodeFacts) -> tuple[str, ...]:
 
 def _unproved(facts: NodeFacts) -> tuple[str, ...]:
     """Return as a text why no pod gets a device of this node now: Slurm's list of its devices may be an old one. Empty
-    if the list is surely the present one, or if it or the slurmd pod could not be read.
+    if that list is surely the present one, if Slurm lists no devices, or if Slurm or the slurmd pod could not be read.
     """
     slurmd = next(filter(is_slurmd, facts.pods), None)
     if facts.slurm is None or slurmd is None or not read_extra(facts.slurm.extra):
@@ -195,8 +195,8 @@ def _unproved(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
-    """Return the devices of one pod as lines of text. If no driver is known to offer one of them, the devices in the
-    pod's annotation are added.
+    """Return the devices of one pod as lines of text. If no driver is known to offer any of them, a line with the
+    devices in the pod's annotation is added.
     """
     rows = [row for row in find_rows(facts) if any(owner.uid == pod.uid for owner in row.owners)]
     noted = pod.annotations.get(names.ANNOTATION_DEVICES, "")
@@ -237,7 +237,7 @@ def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
 
 def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
     """Yield each GRES and index of the node, with the device that Slurm lists there (None if it lists none). If Slurm
-    was not read, they come from the annotations of pods.
+    was not read, GRES and indices come from the annotations of pods that have no ResourceClaim.
     """
     if facts.slurm is not None:
         listed = read_extra(facts.slurm.extra)
@@ -305,8 +305,8 @@ def _job_lost(facts: NodeFacts, pod: Pod) -> str:
 
 
 def _merged(owners: Iterable[DeviceOwner]) -> tuple[DeviceOwner, ...]:
-    """Return the owners of a device with each pod only once: as it came first, which is by Slurm's index and not by a
-    claim.
+    """Return the owners of a device, each pod only once. The first entry of a pod stays: the one by Slurm's index comes
+    before the one by a claim.
     """
     found: dict[str, DeviceOwner] = {}
     for owner in owners:

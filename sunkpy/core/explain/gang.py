@@ -209,8 +209,8 @@ def _job(job: Job) -> str:
 
 
 def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
-    """Return texts that say which nodes the gang may use, and why not others; empty once all its pods have nodes, and
-    if the nodes are not known.
+    """Return texts that say which nodes the gang may use, and why not others. Empty once all its pods have nodes, if
+    the nodes are not known, or for a gang that gets no Slurm job.
     """
     eligibility = facts.snapshot.eligibility
     if gang.never_queues or eligibility is None or all(pod.spec.node_name or is_over(pod) for pod in gang.members):

@@ -14,7 +14,8 @@ class Words(msgspec.Struct, frozen=True):
     """The texts for one cause: the state in half a sentence, which continues the pod's name, and what to do. A text
     that ends with a command has no full stop.
 
-    `what_to_do` may have the fields {kind} (of the workload), {namespace}, {pod} (the first one concerned) and {job}.
+    `what_to_do` may have the fields {kind} (the workload, such as `JobSet default/train`), {namespace}, {pod} (the
+    first pod concerned) and {job}.
     """
 
     standing: str
@@ -151,7 +152,7 @@ WORDS: Final[dict[Cause, Words]] = {
 }
 
 RELEASE: Final = "kubectl sunk jobs release {job}, or as its user in a login pod: scontrol release {job}"
-"""The commands that release a held job: of an administrator, and of the job's own user."""
+"""The commands that release a held job: one for an administrator, and one for the job's own user."""
 
 CURES: Final = {
     "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",
@@ -174,7 +175,9 @@ CURES: Final = {
     "JobHeldUser": f"Release it: {RELEASE}",
     "JobHoldMaxRequeue": f"Find out why it does not start, then release it: {RELEASE}",
 }
-"""Slurm's reasons with which a waiting job never starts → what to do. A waiting job follows its pods' annotations."""
+"""Slurm's reasons with which a waiting job does not start until somebody changes something → what to do. Where that is
+an annotation of the job's pods, the scheduler changes the waiting job accordingly.
+"""
 
 PENDING_REASONS: Final = {
     "Resources": "the nodes that it may use are taken",

@@ -94,7 +94,9 @@ def _drains_at_start(node: Node) -> Json:
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
-    """Return the pod's metadata: the template's labels and annotations, with sunkpy's labels instead of equal names."""
+    """Return the pod's metadata: the template's labels and annotations. A label of sunkpy replaces one of the same
+    name.
+    """
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,

@@ -1,10 +1,11 @@
-"""The status of a NodeSet: numbers, conditions, and an Event for each condition that changed.
+"""The status of a NodeSet: numbers, conditions, and Events for those changes of conditions that people should hear of.
 
-Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck;
-the reason says which), `Feasible` (enough nodes fit; if not, which rule excludes how many nodes), and, only while they
-are True, `RemovalHeld` (too many pods would have to leave at once), `DrainTimeout` (a drain takes too long),
-`VersionSkew` (its chart does not fit this operator), `SharedTmp` and `SharedPids` (jobs share /tmp or process ids, as
-its chart says). What they mean together is in sunkpy.core.nodeset.health.
+Conditions: `Available` (some pods are wanted and possible, and no more than maxUnavailable of them are missing),
+`Progressing` (False: nothing left to do, or stuck; the reason says which), `Feasible` (enough nodes fit; if not, which
+rule excludes how many nodes), and, only while they are True, `RemovalHeld` (too many pods would have to leave at once),
+`DrainTimeout` (a drain takes too long), `VersionSkew` (its chart does not fit this operator), `SharedTmp` and
+`SharedPids` (jobs share /tmp or process ids, as its chart says). `sunkpy.core.nodeset.health` makes `Ready`,
+`Reconciling` and `Stalled` from them.
 """
 
 from __future__ import annotations
