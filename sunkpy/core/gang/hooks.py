@@ -1,10 +1,13 @@
 """What the Prolog or the Epilog of a job has to wait for on its node, if anything.
 
 A Prolog may end once the job's pods on the node are bound, or will never be bound under this job. An Epilog may end
-only when no pod of the job is left on the node: until then Slurm keeps the node COMPLETING, and no other job starts
-there. Slurm forgets an Epilog that was interrupted (slurmd restarted, node DOWN). So on a node that may have pods, the
-Prolog of every job also asks the *gate*. The gate lets a job start once each pod that is left on the node belongs to a
-job that still holds the node.
+once no pod of the job is left on the node: until then Slurm keeps the node COMPLETING, and no other job starts there.
+An Epilog may also end if its job was lost (Slurm forgot it, or its node failed), or if another job of the gang holds
+the node for these pods.
+
+Slurm forgets an Epilog that was interrupted (slurmd restarted, node DOWN). So on a node that may have pods, the Prolog
+of every job also asks the *gate*, a check before the job starts. The gate lets a job start once each pod of a gang that
+is left on the node belongs to a job that still holds the node.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from sunkpy.core.model.states import JobId
 
 def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
     """Return for which pods each Prolog of `job` must wait, in words, by Slurm node. Nodes whose Prolog may end are
-    left out. All nodes are answered at once, because finding the seats of a large gang is slow.
+    left out; that is every node if the job has ended, was lost, or is being ended by sunkpy. All nodes are answered at
+    once, because finding the seats of a large gang is slow.
 
     A Prolog waits until the existing pods are bound that are to start together on its node (the first wave of the
     gang). It does not wait for pods that do not exist yet: when they are made, the job is running already.
@@ -40,7 +44,7 @@ def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
 
 def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | None:
     """Return which pods of the gang are still on a node, so that the Epilog of `job` must wait there, in words. None if
-    the Epilog may end: no pod is left, or another job of the gang holds the node for the pods.
+    no pod is left, or another job of the gang holds the node for the pods.
     """
     if is_covered_by_another(snapshot, job, slurm_node):
         return None
@@ -64,8 +68,8 @@ def gate_waits_for(
     there, in words. None if this gang does not keep the job from starting.
 
     `told_of`: the jobs in Slurm's newest answer; a job of the gang that is missing there holds no node. None: Slurm was
-    not asked yet. `is_own`: False if `job` has the same id as a job of the gang but is another job: slurmctld was
-    killed, has forgotten the gang's job, and has used its id again.
+    not asked yet. `is_own`: False if `job` does not belong to this gang. It may still have the id of one of the gang's
+    jobs: slurmctld was killed, has forgotten the gang's job, and has used its id again.
     """
     if snapshot.gang is not None and snapshot.gang.never_queues:
         return None

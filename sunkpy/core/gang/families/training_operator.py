@@ -6,9 +6,9 @@ schedulingPolicy.minAvailable, get jobs of their own. A pod that is made again h
 tells the two apart, so the gang has no generation (the part of its identity that tells restarts apart). An MPIJob of
 version v2beta1 belongs to the family of mpi-operator.
 
-The operator usually replaces evicted pods, but not always. For each pod that it sees Failed it waits until the pod's
-deletion is reported, also for a pod that is already gone. Until it stops waiting (ExpectationsTimeout) it does nothing,
-and no event makes it look again.
+The operator usually replaces evicted pods, but not always. For each pod that the operator sees Failed, it waits until
+the pod's deletion is reported, also for a pod that is already gone. Until this wait times out (ExpectationsTimeout) the
+operator does nothing for the job, and no event ends the wait earlier.
 
 Sources: training-operator v1.8.1 (JAXJob: v1.9.2) pkg/apis/kubeflow.org/v1/*_types.go and *_defaults.go,
 pkg/controller.v1/common/pod.go (ReconcilePods: what is restarted), control/pod_control.go (DeletePod), Reconcile and
