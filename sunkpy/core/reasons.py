@@ -55,8 +55,8 @@ CONDITIONS: Final = {
     ),
     "RemovalHeld": Meaning(
         _NODESET,
-        "The operator removes no slurmd pod of the NodeSet, because too many Nodes stopped fitting at once. See "
-        "[troubleshooting](../troubleshooting.md#removalheld-on-a-nodeset).",
+        "Too many Nodes of the NodeSet stopped fitting at once, so the operator removes none of the slurmd pods on "
+        "these Nodes. See [troubleshooting](../troubleshooting.md#removalheld-on-a-nodeset).",
     ),
     "Ready": Meaning(
         _NODESET,
@@ -95,7 +95,8 @@ CONDITIONS: Final = {
     "PodScheduled": Meaning(_WORKLOAD, "The pod is bound to a node. False: the message says what the pod waits for."),
     "DisruptionTarget": Meaning(
         _WORKLOAD,
-        "The scheduler evicts the pod, because its Slurm job was preempted or lost its node. The reason of the "
+        "The scheduler evicts the pod, because its Slurm job was preempted, suspended or requeued, because the pod "
+        "lost its node or its devices, or because its job ended and Slurm does not say how. The reason of the "
         "condition is the name of the Event about it.",
     ),
     "sunkpy.dev/JobEnded": Meaning(
@@ -121,8 +122,8 @@ CONDITION_REASONS: Final = {
     "TooManyAtOnce": Meaning(
         "SlurmCordon, RemovalHeld",
         "SlurmCordon: the operator does not cordon or taint this Node, because as many Nodes are closed already "
-        "as a cap allows. RemovalHeld: the operator removes no slurmd pod, because more Nodes "
-        "stopped fitting at once than a cap allows.",
+        "as a cap allows. RemovalHeld: the operator does not remove the slurmd pods of Nodes that no longer fit, "
+        "because more Nodes stopped fitting at once than a cap allows.",
     ),
     "NotReported": Meaning(
         "SlurmDrain, SlurmCordon, SlurmNotResponding",
@@ -223,16 +224,18 @@ CONDITION_REASONS: Final = {
 
 EVENTS: Final = {
     "Scheduled": Meaning(
-        _WORKLOAD, "The scheduler bound the pod to a node. The text names the Slurm job and the node."
+        _WORKLOAD, "The scheduler bound the pod to a node. The text names the node, and the Slurm job if there is one."
     ),
     "WaitingForSlurm": Meaning(
         _WORKLOAD,
-        "The pod's job waits in Slurm's queue. The text has Slurm's reason (`Resources`, `Priority` …). You need "
-        "to do nothing.",
+        "The pod waits, and mostly you need to do nothing: its job waits in Slurm's queue (the text has Slurm's "
+        "reason: `Resources`, `Priority` …), or the pod waits for other pods of its gang, for a scheduling gate, for a "
+        "seat or for a volume.",
     ),
     "FailedScheduling": Meaning(
         _WORKLOAD,
-        "The pod cannot start until somebody changes something. The text says what to change. See "
+        "The pod cannot be placed now. Mostly somebody has to change something first: the text says what. If a node "
+        "refused the pod, or Slurm refused its job, the scheduler also tries again by itself. See "
         "[troubleshooting](../troubleshooting.md#pod-stays-pending).",
     ),
     "JobChanged": Meaning(
@@ -254,8 +257,8 @@ EVENTS: Final = {
     ),
     "OddObject": Meaning(
         _WORKLOAD,
-        "The scheduler failed on this pod or on an object that owns it, by a fault of its own. It ignores the pod "
-        "and serves all others. Please report the text of the Event.",
+        "The scheduler cannot read this pod, or failed on it or on an object that owns it, by a fault of its own. It "
+        "ignores the pod and serves all others. Please report the text of the Event.",
     ),
     "StaysInGang": Meaning(
         _WORKLOAD,
@@ -274,8 +277,8 @@ EVENTS: Final = {
     ),
     "PreemptionIsFinal": Meaning(
         _WORKLOAD,
-        "A warning at the start of the pod's gang: if Slurm later takes the gang's nodes, the scheduler evicts "
-        "the pods and their owner makes no new ones. The text says why.",
+        "Written when the pod's gang starts: if Slurm later takes the gang's nodes, the scheduler evicts the pods, "
+        "and their owner makes no new ones. The text says why.",
     ),
     "SeatRefused": Meaning(
         _WORKLOAD,
@@ -285,8 +288,8 @@ EVENTS: Final = {
     ),
     "AsksForMore": Meaning(
         _WORKLOAD,
-        "The pod asks for more than the gang's job holds for it. The pod gets a Slurm job of its own. If no pod "
-        "of the gang runs, the whole gang gets a new job.",
+        "The pod asks for more than the gang's job holds for it. The pod gets a Slurm job of its own. If the gang has "
+        "not fully started yet, the whole gang gets a new job instead.",
     ),
     "GraceTooLong": Meaning(
         _WORKLOAD,
@@ -301,8 +304,8 @@ EVENTS: Final = {
     "SlurmJobLost": Meaning(
         _WORKLOAD,
         "Slurm forgot the job of a pod that has a node. The scheduler submits a replacement job, and the pod keeps "
-        "running. But if the pod got its devices one by one (by claims or by sunkpy's device plugin), and the "
-        "replacement job has others, the pod is evicted.",
+        "running. But the pod is evicted if Slurm has given a node of its gang to another job; or if the pod got its "
+        "devices one by one (by claims or by sunkpy's device plugin), and the replacement job has others.",
     ),
     "BoundByOthers": Meaning(
         _WORKLOAD,
@@ -311,8 +314,8 @@ EVENTS: Final = {
     ),
     "PreemptionByScheduler": Meaning(
         _WORKLOAD,
-        "The scheduler evicted the pod, because another job took its node. The text names that job if it is found, "
-        "unless slurm.conf has PrivateData=jobs.",
+        "The scheduler evicted the pod, or suspended its owner (`sunkpy.dev/on-preemption`), because another job took "
+        "its node. The text names that job if it is found, unless slurm.conf has PrivateData=jobs.",
     ),
     "BudgetViolated": Meaning(
         _WORKLOAD,
@@ -321,8 +324,8 @@ EVENTS: Final = {
     ),
     "SlurmJobCancelled": Meaning(
         _WORKLOAD,
-        "The scheduler evicted the pod, because somebody cancelled its Slurm job. The pod's controller makes a "
-        "new pod, which gets a new job.",
+        "The scheduler evicted the pod, because somebody cancelled its Slurm job. If a controller of the pod makes a "
+        "new pod, that pod gets a new job.",
     ),
     "SlurmJobTimeout": Meaning(
         _WORKLOAD,
@@ -395,8 +398,9 @@ EVENTS: Final = {
     "JobsWaiting": Meaning(
         _NODESET,
         "Many jobs have waited for ten minutes for nodes of the NodeSet's partitions: at least ten, and at least "
-        "one for each ten nodes. The text says which nodes of the NodeSet Slurm cannot use: drained ones, down "
-        "ones, and Nodes that fit above `replicas`. The Event comes at most every ten minutes, and with the same "
+        "one for each ten nodes. The text says how many nodes of the NodeSet Slurm cannot use: drained ones, down "
+        "ones, Nodes that fit above `replicas`, and wanted Nodes that do not fit. The Event comes at most every ten "
+        "minutes, and with the same "
         "text every half hour. It needs `syncer.metrics.enabled`.",
     ),
     "CannotGrow": Meaning(
@@ -424,9 +428,9 @@ EVENTS: Final = {
     "SlurmCordon": Meaning(_NODE, "The operator cordoned the Node, because its Slurm node is drained in Slurm."),
     "HealthDrain": Meaning(
         _NODE,
-        "A signal of `health.signals` says that the Node is sick. The text is the evidence. The syncer drains the "
-        "Slurm node, or Slurm has drained it itself; jobs there end in their own time. See "
-        "[health](../tasks/health.md).",
+        "A signal of `health.signals` says that the Node is sick, or somebody asked for a check of the Node. The text "
+        "is the evidence, or who asked. The syncer drains the Slurm node, or Slurm has drained it itself; jobs there "
+        "end in their own time. See [health](../tasks/health.md).",
     ),
     "HealthDrained": Meaning(_NODE, "Nothing runs on the sick Node any more. The text says what brings it back."),
     "HealthRemedy": Meaning(
