@@ -295,7 +295,7 @@ CONDITION_RUNNING = "SlurmRunning"
 CONDITION_NOT_RESPONDING = "SlurmNotResponding"
 SLURM_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_RUNNING, CONDITION_NOT_RESPONDING)
 NODE_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_NOT_RESPONDING)
-REASON_INVALID = "InvalidInSlurm"  # of CONDITION_CORDON: Slurm refuses what slurmd reports about the machine
+REASON_INVALID = "InvalidInSlurm"  # a reason of CONDITION_CORDON: Slurm refuses what slurmd reports
 READINESS_GATE = PREFIX + "registered"
 
 TAINT_LOCK = PREFIX + "lock"
@@ -322,7 +322,7 @@ the NodeSet is gone.
 # Not in the chart: there each sync would wait until all else is healthy, even a sync that repairs something.
 GOES_FIRST = "1"
 
-# What belongs to sunkpy on the Slurm side.
+# How the reasons of sunkpy's drains, and the comments of its jobs, begin in Slurm.
 REASON_PREFIX = "k8s: "
 JOB_COMMENT_PREFIX = "k8s:"
 
@@ -332,7 +332,7 @@ def feature_of_label(label: str, value: str) -> str:
     return f"k8s/{label}={value}"
 
 
-# Who may call the scheduler's hooks, and with what.
+# The audience that the token in a call to the scheduler's hooks must have.
 HOOKS_AUDIENCE = "sunkpy-hooks"
 
 SLURMD_CONTAINER = "slurmd"

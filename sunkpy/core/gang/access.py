@@ -6,8 +6,8 @@ pods name any user (`*`) and a pod names none, the scheduler's own Slurm user ow
 which partitions, accounts and so on the job may use. A namespace without a rule gets only the default partition.
 
 A rule names namespaces, or has labels that a namespace must have. If no rule covers a namespace, annotations on the
-namespace can say the same, except the limit for grace periods. They count only with `scheduler.annotatedAccess`, and
-only administrators may then be able to write them.
+namespace can say the same, except the limit for grace periods. They count only with `scheduler.annotatedAccess`. Set it
+only if nobody but administrators can write these annotations.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
 
 class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Action: change the terms of a pending Slurm job (partition, time limit …) to what its pods ask for by annotations
-    now. An Event on `pod` reports the change.
+    now. An Event on `pod` reports the change, or why Slurm refuses it.
     """
 
     job: JobId
@@ -138,8 +138,8 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
     to another job.
 
     `cause`: why the pod is evicted; None: because of the way its job ended. `suspension`: if the job was preempted, the
-    scheduler first suspends this owner instead of evicting the pod, and evicts the pod only if it stays. `grace_s`: the
-    grace period in seconds; None: the pod's own.
+    scheduler suspends this owner instead of evicting the pod. It evicts the pod if that fails, or if the pod stays.
+    `grace_s`: the grace period in seconds; None: the pod's own.
     """
 
     pod: Pod

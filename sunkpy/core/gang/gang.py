@@ -1,14 +1,13 @@
 """A gang: the pods for which one Slurm job holds the nodes. The pods of its first wave start together.
 
 A *family* is a kind of workload (`sunkpy.core.gang.families`) and says which pods belong together. It has two
-functions: `identify` finds the gang of one pod, as soon as the scheduler sees the pod; `assemble` makes the gang from
-all its pods that exist. The rest of the code knows only gangs, not families.
+functions: `identify` finds the gang of one pod, as soon as the scheduler knows the pod and the objects above it;
+`assemble` makes the gang from all its pods that exist. The rest of the code knows only gangs, not families.
 
 A gang has *roles* (leader, worker …), and each role has a number of *seats*. A seat is room in the job for one pod.
-What the owner's spec or annotations declare decides the roles and seats, not the pods that exist now: the job also
-holds a seat for a pod that the owner makes only later. *Members* are the pods of the gang that exist.
-`families.assemble` gives a gang a fatal problem if a resource request in it is not a valid quantity, so no job is
-submitted for such a gang.
+Roles and seats are what the owner's spec or annotations declare, whichever pods exist now. So the job also holds a seat
+for a pod that the owner makes only later. *Members* are the pods of the gang that exist. `families.assemble` gives a
+gang a fatal problem if a resource request in it is not a valid quantity, so no job is submitted for such a gang.
 """
 
 from __future__ import annotations

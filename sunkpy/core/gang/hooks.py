@@ -22,12 +22,12 @@ from sunkpy.core.model.states import JobId
 
 
 def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
-    """Return for which pods each Prolog of `job` must wait, in words, by Slurm node. Nodes whose Prolog may end are
-    left out; that is every node if the job has ended, was lost, or is being ended by sunkpy. All nodes are answered at
-    once, because finding the seats of a large gang is slow.
+    """Return, for each Slurm node of `job`, the pods for which the Prolog there must wait, in words. Nodes whose Prolog
+    may end are left out; that is every node if the job has ended, was lost, or is being ended by sunkpy. All nodes are
+    answered at once, because finding the seats of a large gang is slow.
 
-    A Prolog waits until the existing pods are bound that are to start together on its node (the first wave of the
-    gang). It does not wait for pods that do not exist yet: when they are made, the job is running already.
+    A Prolog waits until the pods of the gang's first wave, which start together, are bound to its node. It does not
+    wait for pods that do not exist yet: when these are made, the job is running already.
     """
     own = next((known for known in snapshot.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
@@ -43,8 +43,8 @@ def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
 
 
 def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | None:
-    """Return which pods of the gang are still on a node, so that the Epilog of `job` must wait there, in words. None if
-    no pod is left, or another job of the gang holds the node for the pods.
+    """Return, in words, which pods of the gang are still on a node, so that the Epilog of `job` must wait there. None
+    if no pod is left, or another job of the gang holds the node for the pods.
     """
     if is_covered_by_another(snapshot, job, slurm_node):
         return None
@@ -64,8 +64,8 @@ def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
 def gate_waits_for(
     snapshot: Snapshot, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None, is_own: bool = True
 ) -> str | None:
-    """Return which pods of this gang must leave a node before `job`, to which Slurm has given the node, may start
-    there, in words. None if this gang does not keep the job from starting.
+    """Return, in words, which pods of this gang must leave a node before `job` may start there; Slurm has given the
+    node to `job`. None if this gang does not keep the job from starting.
 
     `told_of`: the jobs in Slurm's newest answer; a job of the gang that is missing there holds no node. None: Slurm was
     not asked yet. `is_own`: False if `job` does not belong to this gang. It may still have the id of one of the gang's
@@ -74,7 +74,7 @@ def gate_waits_for(
     if snapshot.gang is not None and snapshot.gang.never_queues:
         return None
     own = snapshot.bound_job
-    # A job that Slurm forgot does not pass: another job may have got its id.
+    # A job that Slurm has forgotten does not count: another job may have got its id.
     if is_own and any(known.id == job and known.is_live for known in snapshot.jobs):
         return None
     is_told = own is not None and own.id != job and (told_of is None or own.id in told_of)

@@ -1,5 +1,5 @@
-"""Rules between pods that Slurm does not know and the kubelet does not check. Each rule becomes a constraint of the
-gang's job, or the gang is refused with a message that names the pod and the rule.
+"""Rules between pods that Slurm does not know and the kubelet does not check. A rule within a gang becomes a constraint
+of the gang's job, or the gang is refused with a message that names the pod and the rule.
 
 * Devices of resource claims become GRES of the job (`core.gang.devices`). A gang is refused if the administrator has
   named no GRES for a claim's DeviceClass, or if a pod asks by an extended resource for a DeviceClass that the scheduler

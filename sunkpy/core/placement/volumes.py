@@ -94,8 +94,8 @@ def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
 
 
 def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, str], dict[Asked, Claim]] | str:
-    """Return on which nodes the pods must be, with the reasons, and for which claims free storage is needed there. If
-    that is not known yet, return the reason as text.
+    """Return on which nodes the pods must be, with the reasons, and for which claims free storage is needed there. If a
+    pod has to wait for a claim, return the reason as text.
     """
     bounds: dict[NodeSelector, str] = {}
     to_make: dict[Asked, Claim] = {}
@@ -171,8 +171,8 @@ def _claim_names(pod: Pod) -> Iterator[str]:
 
 
 def _bound(pod: Pod, name: str, storage: Storage) -> _Bound | str | None:
-    """Return on which nodes a claim allows its pod, or, as text, why that is not known yet; None if it allows every
-    node.
+    """Return on which nodes a claim allows its pod to be; None if it allows every node. If the pod has to wait for the
+    claim, return the reason as text.
     """
     claim, whose = storage.claim((pod.metadata.namespace, name)), f"claim {name} of pod {pod.name}"
     if claim is None:

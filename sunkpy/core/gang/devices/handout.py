@@ -55,7 +55,7 @@ def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
 
 def holds_up(pod: Pod, resource: str) -> bool:
     """True if the pod is on a node and asks for GPUs (`resource`), and the kubelet has not admitted it yet. Until then,
-    the pods of other jobs have to wait.
+    pods of other jobs that ask for these GPUs have to wait.
     """
     is_admitted = pod.is_finished or pod.status.start_time is not None
     return bool(pod.spec.node_name) and not is_admitted and bool(gpus_asked(pod.spec, resource))

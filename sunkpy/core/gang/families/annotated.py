@@ -3,7 +3,7 @@
     sunkpy.dev/gang: solver                    pods with the same value in one namespace are one gang
     sunkpy.dev/gang-size: "5"                  the number of pods
 
-or, if the pods have several roles,
+or, if the pods have several roles, with these two in place of `gang-size`:
 
     sunkpy.dev/gang-roles: "leader=1,worker=4" the number of pods of each role; the first role has the first ranks
     sunkpy.dev/gang-role: worker               the role of this pod

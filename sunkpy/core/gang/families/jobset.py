@@ -210,7 +210,7 @@ def _stages_of(jobset: Owner) -> dict[str, str]:
     try:
         return _stages(jobset.spec_as(_Order).replicated_jobs)
     except (msgspec.ValidationError, RecursionError, BadDeclaration):
-        return {}  # assembling it will say so
+        return {}  # `assemble` reports the error
 
 
 def _stages(jobs: Sequence[_Ordered]) -> dict[str, str]:

@@ -109,7 +109,7 @@ def _is_basic(pod: Pod, owners: Owners) -> bool:
     try:
         policy = _policy(pod, group) if group is not None else _Policy()
     except (msgspec.ValidationError, RecursionError, BadDeclaration):
-        return False  # assembling it will say so
+        return False  # `assemble` reports the error
     return policy.basic is not None and policy.gang is None
 
 

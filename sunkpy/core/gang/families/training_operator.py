@@ -49,7 +49,9 @@ _RANKED: Final = ("chief", "master", LAUNCHER, "scheduler", "server", WORKER)
 """Roles in rank order; other roles follow, by name."""
 
 _LEADERS: Final = ("chief", "master", LAUNCHER, "scheduler")
-"""Roles whose exit codes are the job's. If a job has none of them, the workers' exit codes count."""
+"""Roles whose exit codes are the job's. If a job has none of them, the workers' exit codes count; of a TFJob only that
+of the first worker, unless its successPolicy is AllWorkers.
+"""
 
 _OVER: Final = ("Succeeded", "Failed")
 
@@ -118,7 +120,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
         spec = job.spec_as(_Spec)
         held = _seats(job, spec)
     except (msgspec.ValidationError, RecursionError, declaration.BadDeclaration):
-        return False  # assembling it will say so
+        return False  # `assemble` reports the error
     of_role = pod.labels.get(TYPE) == WORKER and WORKER in held
     return of_role and held[WORKER] <= kubeflow.index(pod) < _sizes(job, spec)[WORKER]
 
