@@ -153,7 +153,9 @@ CONDITION_REASONS: Final = {
     ),
     "NoPods": Meaning("Available", "The NodeSet wants no slurmd pod, or no Node fits it."),
     "Scaling": Meaning(
-        "Progressing", "The operator creates or drains slurmd pods, because the NodeSet wants more or fewer of them."
+        "Progressing",
+        "The operator creates or drains slurmd pods, because the NodeSet wants more or fewer of them, or because Nodes "
+        "came, left or stopped fitting.",
     ),
     "RollingOut": Meaning("Progressing", "The operator replaces slurmd pods of an older template."),
     "WaitingForReady": Meaning("Progressing", "Some slurmd pods of the NodeSet are not ready yet."),
@@ -303,9 +305,10 @@ EVENTS: Final = {
     ),
     "SlurmJobLost": Meaning(
         _WORKLOAD,
-        "Slurm forgot the job of a pod that has a node. The scheduler submits a replacement job, and the pod keeps "
-        "running. But the pod is evicted if Slurm has given a node of its gang to another job; or if the pod got its "
-        "devices one by one (by claims or by sunkpy's device plugin), and the replacement job has others.",
+        "Slurm forgot the job of a pod that has a node, or a node of that job failed. The scheduler submits a "
+        "replacement job, and the pod keeps running. But the pod is evicted if Slurm has given a node of its gang to "
+        "another job; or if the pod got its devices one by one (by claims or by sunkpy's device plugin), and the "
+        "replacement job has others.",
     ),
     "BoundByOthers": Meaning(
         _WORKLOAD,

@@ -26,8 +26,8 @@ def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
     may end are left out; that is every node if the job has ended, was lost, or is being ended by sunkpy. All nodes are
     answered at once, because finding the seats of a large gang is slow.
 
-    A Prolog waits until the pods of the gang's first wave, which start together, are bound to its node. It does not
-    wait for pods that do not exist yet: when these are made, the job is running already.
+    A Prolog waits until those pods of the gang's first wave (the pods that start together) that belong on its node are
+    bound. It does not wait for pods that do not exist yet: when these are made, the job is running already.
     """
     own = next((known for known in snapshot.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
