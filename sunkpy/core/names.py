@@ -45,8 +45,8 @@ LABEL_LOGIN = PREFIX + "login"
 """On a personal login Pod and its StatefulSet, by the chart. Name of that StatefulSet."""
 
 ANNOTATION_CORDON = PREFIX + "cordon"
-"""On slurmd Pod, by the operator. Somebody other than sunkpy cordoned the Node, so the syncer drains the Slurm node.
-The value is the reason of the cordon.
+"""On slurmd Pod, by the operator. Somebody other than sunkpy cordoned the Node, or the Node is about to be removed, so
+the syncer drains the Slurm node. The value is the reason.
 """
 ANNOTATION_OFFERED = PREFIX + "offered"
 """On slurmd Pod, by the operator. What the Node offered to Slurm when the pod was made: CPUs, memory, GPUs. If the Node
@@ -171,8 +171,8 @@ opens, unless the signal is still there.
 ANNOTATION_HEALTH_IGNORED = PREFIX + "health-ignored"
 """On Node, by you. With any value: the operator ignores all signals of `health.signals` on this Node."""
 ANNOTATION_HEALTH_DRAIN = PREFIX + "health-drain"
-"""On slurmd Pod, by the operator. The Node of the pod is sick, so the syncer drains its Slurm node. The value is the
-evidence.
+"""On slurmd Pod, by the operator. The Node of the pod is sick, or somebody asked for a check of it, so the syncer
+drains its Slurm node. The value is the evidence, or who asked.
 """
 ANNOTATION_DRAIN_ASKED = PREFIX + "drain-asked"
 """On slurmd Pod, by the operator. The operator waits until the Slurm node is drained and idle, for a remedy or for the

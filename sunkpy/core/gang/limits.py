@@ -63,7 +63,9 @@ from sunkpy.core.placement.spreading import (
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
 MOST_TO_PODS: Final = 16
-"""The most lines of affinity to pods that a pod may have: each is compared with every pod of the cluster."""
+"""The most terms of affinity to pods, the most lines in all these terms, and the most topologySpreadConstraints that a
+pod may have: each is compared with every pod of the cluster.
+"""
 MOST_VALUES: Final = 2000
 """The most values, such as names of nodes, in all lines of a pod's affinity. Each takes a hundred bytes of memory as
 long as the pod exists.

@@ -47,8 +47,8 @@ ADMITTED = Admission(verdict=Verdict.ADMIT)
 
 
 def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Admission:
-    """Return whether the kubelet would admit `pod` to the node now. `pods_on_node` are all pods that are bound to the
-    node.
+    """Return whether `pod` may be bound to the node now: whether the kubelet would admit it, and whether the node's
+    taints and cordon allow it. `pods_on_node`: all pods that are bound to the node.
     """
     if unwanted := why_node_refuses(pod, node):
         return _refuse(unwanted)

@@ -41,8 +41,8 @@ from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 
 SEAT_PATIENCE_S = 30.0
-"""For how many seconds the scheduler tries to bind a member to a node that refuses it, while other members have their
-nodes.
+"""For how many seconds the scheduler tries to bind a pod to a node that refuses it, while other pods of the gang have
+their nodes.
 """
 
 

@@ -335,14 +335,19 @@ OPTIONS: Final[dict[str, Option]] = {
         "shared",
         _exclusive,
         "Whether other jobs may use the job's nodes. `true` or `node`: no other job; `user`, `mcs` or `topo`: as "
-        "`sbatch --exclusive`; `false`: any other job. With `scheduler.gpuSharing: exclusive`, pods that ask for "
-        "GPUs by count get whole nodes in any case.",
+        "`sbatch --exclusive`; `false`: any other job. `user` needs a Slurm user of the namespace's own. With "
+        "`scheduler.gpuSharing: exclusive`, pods that ask for GPUs by count get whole nodes in any case.",
         _both("exclusive"),
     ),
     "licenses": Option(
         "licenses", _line, "Licenses that the job needs, as `sbatch --licenses`.", (SLINKY + "licenses",)
     ),
-    "dependency": Option("dependency", _dependency, "Other jobs for which the job waits, as `sbatch --dependency`."),
+    "dependency": Option(
+        "dependency",
+        _dependency,
+        "Other jobs for which the job waits, as `sbatch --dependency`: `afterok:123`, `afterany:123:124`, "
+        "`afternotok:123`, `after:123+10` or `singleton`. `singleton` needs a Slurm user of the namespace's own.",
+    ),
     "gpu-type": Option("gpu_type", _word, "Type of the job's GPUs in Slurm, such as `h100` of `gpu:h100`."),
     "job-name": Option("name", _word, "Name of the job in Slurm.", (SLINKY + "job-name",)),
     "wckey": Option("wckey", _word, "Workload characterization key (wckey) of the job.", (SLINKY + "wckey",)),

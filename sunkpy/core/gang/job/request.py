@@ -85,7 +85,7 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     The slots of the job (one for each pod, or for several) may lie on any number of nodes, unless the gang wants one
     node for each pod, or all pods on one. Slurm takes memory per cpu or per node. If slots share nodes, the request is
     per cpu, rounded up to MiB. On whole nodes it is per node: such a job gets all cpus of the node, and memory for each
-    of them would be too much.
+    of these cpus would be too much.
     """
     slots = plan_slots(gang, eligibility, policy.gpu_resources)
     request = _request(gang, policy, slots, eligibility, has_own_nodes=gang.one_per_node or slots.count == 1)
