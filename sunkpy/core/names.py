@@ -98,26 +98,27 @@ ANNOTATION_DRAIN_BY = PREFIX + "drain-by"
 Node can write it, so it proves nothing.
 """
 ANNOTATION_DRAINED = PREFIX + "drained"
-"""On slurmd Pod, by the syncer. The receipt with which the operator may delete the pod: Slurm says that the node is
-drained and idle. The value is a copy of `pending-deletion`, or of `drain-asked` if there is no `pending-deletion`.
+"""On slurmd Pod, by the syncer. A receipt: Slurm says that the node is drained and idle. The value is a copy of
+`pending-deletion`: then the operator may delete the pod. If there is no `pending-deletion`, it is a copy of
+`drain-asked`.
 """
 ANNOTATION_DRAINED_AT = PREFIX + "drained-at"
-"""On slurmd Pod, by the syncer. When Slurm last confirmed what `drained` says. The syncer renews it every 10 s, and
-`drained` is valid for 30 s after it.
+"""On slurmd Pod, by the syncer. When Slurm last confirmed what `drained` says. The syncer renews this time every 10 s,
+and `drained` is valid for 30 s after it.
 """
 ANNOTATION_REPLACEABLE = PREFIX + "replaceable"
 """On slurmd Pod, by the syncer. The receipt with which a roll may replace the pod: only services run on the node, and
 these outlive a restart of slurmd. The value is a copy of `pending-deletion`.
 """
 ANNOTATION_REPLACEABLE_AT = PREFIX + "replaceable-at"
-"""On slurmd Pod, by the syncer. When Slurm last confirmed what `replaceable` says. The syncer renews it every 10 s, and
-`replaceable` is valid for 30 s after it.
+"""On slurmd Pod, by the syncer. When Slurm last confirmed what `replaceable` says. The syncer renews this time every 10
+s, and `replaceable` is valid for 30 s after it.
 """
 
 ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"
 """On NodeSet, by you. How many slurmd pods the operator may remove at once because their nodes no longer fit. If more
-nodes stop fitting at once, the operator removes none of their pods. Without the annotation: five, or a fifth of the
-pods if that is more.
+nodes stop fitting at once, the operator removes none of their pods until you raise this number, or until fewer nodes do
+not fit. Without the annotation: five, or a fifth of the pods if that is more.
 """
 
 ANNOTATION_SHARED_TMP = PREFIX + "shared-tmp"
@@ -158,15 +159,16 @@ removes it in the same cases as `scale-down-disabled`.
 """
 ANNOTATION_KEPT = PREFIX + "kept-from-autoscalers"
 """On Node, by the operator. Which of the annotations `scale-down-disabled` and `do-not-disrupt` the operator has set
-itself. It removes only these. An annotation that you have set stays, and the operator does not replace its value.
+itself. The operator removes only these. An annotation that you have set stays, and the operator does not replace its
+value.
 """
 AUTOSCALER_MARKS = (ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER, ANNOTATION_KEPT_BY_KARPENTER)
 
 ANNOTATION_HEALTH = PREFIX + "health"
 """On Node, by the operator. Where the Node stands on its way back from a signal of `health.signals`, as JSON: `state`
 is `well`, `suspect`, `closing`, `draining`, `drained`, `remedy`, `verify`, `returning` or `needs-a-person`; `past` has
-the last steps, `log` the last lines of a check that failed. Remove it by hand to start over: a node that sunkpy drained
-opens, unless the signal is still there.
+the last steps, `log` the last lines of a check that failed. Remove the annotation by hand to start over: a node that
+sunkpy drained opens, unless the signal is still there.
 """
 ANNOTATION_HEALTH_IGNORED = PREFIX + "health-ignored"
 """On Node, by you. With any value: the operator ignores all signals of `health.signals` on this Node."""
@@ -205,7 +207,7 @@ the pod has waited with this job for 5 s.
 ANNOTATION_GANG_ID = PREFIX + "gang-id"
 """On workload Pod, by the scheduler. Gang of the pod, as in the comment of the job that holds the pod's node. The
 scheduler writes it with the binding. The next leader keeps the pod in this gang, even if other annotations of the pod
-have changed by then.
+have changed by then, unless jobs in Slurm prove that the pod belongs to another one.
 """
 ANNOTATION_ASKED = PREFIX + "asked"
 """On workload Pod, by the scheduler, while the pod waits. The options with which the pod's job was last submitted or
@@ -259,33 +261,33 @@ ANNOTATION_GANG_ROLE = PREFIX + "gang-role"
 
 ANNOTATION_USERS = PREFIX + "users"
 """On Namespace, by an administrator. Slurm users that pods of the namespace may name, separated by commas. A pod that
-names no user gets the first one. This needs `scheduler.annotatedAccess`, and does not count if an entry of
+names no user gets the first one. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry of
 `scheduler.access` covers the namespace.
 """
 ANNOTATION_PARTITIONS = PREFIX + "partitions"
 """On Namespace, by an administrator. Partitions that pods of the namespace may name, separated by commas. A pod that
-names no partition gets the first one. This needs `scheduler.annotatedAccess`, and does not count if an entry of
-`scheduler.access` covers the namespace.
+names no partition gets the first one. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry
+of `scheduler.access` covers the namespace.
 """
 ANNOTATION_ACCOUNTS = PREFIX + "accounts"
 """On Namespace, by an administrator. Accounts that pods of the namespace may name, separated by commas. A pod that
-names no account gets the first one. This needs `scheduler.annotatedAccess`, and does not count if an entry of
+names no account gets the first one. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry of
 `scheduler.access` covers the namespace.
 """
 ANNOTATION_QOS = PREFIX + "qos"
 """On Namespace, by an administrator. QoS that pods of the namespace may name, separated by commas. A pod that names no
-QoS gets the first one. This needs `scheduler.annotatedAccess`, and does not count if an entry of `scheduler.access`
-covers the namespace.
+QoS gets the first one. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry of
+`scheduler.access` covers the namespace.
 """
 ANNOTATION_RESERVATIONS = PREFIX + "reservations"
 """On Namespace, by an administrator. Reservations that pods of the namespace may name, separated by commas. A pod that
-names none gets none. This needs `scheduler.annotatedAccess`, and does not count if an entry of `scheduler.access`
-covers the namespace.
+names none gets none. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry of
+`scheduler.access` covers the namespace.
 """
 ANNOTATION_LICENSES = PREFIX + "licenses"
 """On Namespace, by an administrator. Licenses that pods of the namespace may name, separated by commas and without
-numbers. A pod that names none gets none. This needs `scheduler.annotatedAccess`, and does not count if an entry of
-`scheduler.access` covers the namespace.
+numbers. A pod that names none gets none. The annotation needs `scheduler.annotatedAccess`, and does not count if an
+entry of `scheduler.access` covers the namespace.
 """
 
 # Conditions of slurmd Pods, written by the syncer. NODE_CONDITIONS are copied to Nodes.

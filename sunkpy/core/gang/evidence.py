@@ -34,10 +34,10 @@ class Evidence(enum.IntEnum):
         row._value_, row.words = rank, words
         return row
 
-    WORD = (1, "its labels, annotations and owners say so")
-    NOTE = (2, "its binding note says so, and Slurm has forgotten the job that is noted")
-    JOB_THERE = (3, "it is of this gang so far, and a job of the gang has its node")
-    JOB_AND_NOTE = (4, "its binding note says so, as does the job that is noted and has its node")
+    WORD = (1, "the pod's labels, annotations and owners say so")
+    NOTE = (2, "the pod's binding note says so, and Slurm has forgotten the job that the note names")
+    JOB_THERE = (3, "the pod is in this gang so far, and a job of the gang has the pod's node")
+    JOB_AND_NOTE = (4, "the pod's binding note says so, and the job that the note names says so and has the pod's node")
     OWN_JOB = (5, "a job stands for this pod alone, and the pod or its note says the same")
 
 
