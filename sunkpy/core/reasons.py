@@ -34,7 +34,9 @@ CONDITIONS: Final = {
         "A job or an epilog is on the Slurm node. While the Slurm node is open, the condition is late by 5 s, or "
         "by 1 s for each 20 nodes of the cluster if that is longer.",
     ),
-    "SlurmNotResponding": Meaning(_BOTH, "slurmctld has not heard from the slurmd of this node for more than 10 s."),
+    "SlurmNotResponding": Meaning(
+        _BOTH, "slurmctld has said for at least 10 s that the slurmd of this node does not answer."
+    ),
     "sunkpy.dev/registered": Meaning(
         _SLURMD,
         "Slurm knows the pod's Slurm node and can use it. The condition is the readiness gate of slurmd pods. "
@@ -45,8 +47,8 @@ CONDITIONS: Final = {
     ),
     "Progressing": Meaning(
         _NODESET,
-        "The operator creates, drains or replaces slurmd pods of the NodeSet. False: nothing is left to do, or "
-        "the operator is stuck. The reason says which.",
+        "The operator creates, drains or replaces slurmd pods of the NodeSet, or waits until they are ready. False: "
+        "nothing is left to do, or the operator is stuck. The reason says which.",
     ),
     "Feasible": Meaning(
         _NODESET,
@@ -253,14 +255,14 @@ EVENTS: Final = {
     ),
     "OwnerUnknown": Meaning(
         _WORKLOAD,
-        "The scheduler cannot read an object that says which pods belong together. The text names the object and "
-        "the missing right or CRD. Add it: the scheduler tries again by itself, within half a minute after a new "
-        "CRD.",
+        "An object that says which pods belong together cannot be read or does not exist, so the pod waits. The text "
+        "names the object, and the missing right or CRD if that is the cause. Add what is missing: the scheduler tries "
+        "again by itself, within half a minute after a new CRD.",
     ),
     "OddObject": Meaning(
         _WORKLOAD,
-        "The scheduler cannot read this pod, or failed on it or on an object that owns it, by a fault of its own. It "
-        "ignores the pod and serves all others. Please report the text of the Event.",
+        "The scheduler could not read or handle this pod, or an object that owns the pod. This is a fault of the "
+        "scheduler. It ignores the pod and serves all others. Please report the text of the Event.",
     ),
     "StaysInGang": Meaning(
         _WORKLOAD,
@@ -340,7 +342,8 @@ EVENTS: Final = {
     ),
     "SlurmNodeFail": Meaning(
         _WORKLOAD,
-        "The scheduler evicted the pod, because the node of its Slurm job failed, or Slurm could not boot it.",
+        "The scheduler evicted the pod, because Slurm could not boot the node of its job. If a running node fails, the "
+        "Event is SlurmJobLost instead.",
     ),
     "SlurmJobFailed": Meaning(
         _WORKLOAD, "The scheduler evicted the pod, because its Slurm job failed or ran out of memory."

@@ -55,8 +55,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         may_submit: False until a failed or refused submit may be repeated, while Slurm may have a job of the gang that
             the scheduler does not know, while the gang's namespace is unknown, and while a ResourceClaim of its pods
             does not exist.
-        refused: why no job may be submitted now, mostly because Slurm refused the last submit; empty if nothing is
-            known.
+        refused: why no job may be submitted now; mostly, why Slurm refused the last submit. Empty if that is not known.
         waits_for: in words, which job or pod of another generation of the gang (made before or after a restart) has to
             end before this gang's job is submitted.
         idle_s: for how many seconds a job has held nodes for the gang without any pod on them.
