@@ -3,7 +3,8 @@ get a replacement job. Pods that somebody bound by hand, without a job, get a jo
 
 The pods hold their nodes in any case, and Slurm learns that only from a job. So the replacement job asks for exactly
 these nodes. Pods of the gang without a node then get jobs of their own. If the pods on one node need more than those on
-another, each pod gets a job of its own. If Slurm still knows a job that lost its nodes, `bound` decides.
+another, each pod gets a job of its own. If Slurm has already given one of the nodes to another job, all pods of the
+gang are evicted. If Slurm still knows a job that lost its nodes, `bound` decides.
 """
 
 from __future__ import annotations

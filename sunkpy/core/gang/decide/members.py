@@ -37,8 +37,9 @@ def waiting(gang: Gang) -> list[Pod]:
 
 
 def free_devices(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
-    """Return actions that release the devices reserved by the claims of pods without a node: the pods' job was given
-    back, or a binding was interrupted. Empty while a job of the gang has nodes on which its pods are about to be bound.
+    """Return actions that release the devices reserved by the claims of pods without a node: the pods' job was
+    cancelled, or a binding was interrupted. Empty while a job of the gang has nodes on which its pods are about to be
+    bound.
     """
     if any(job.start_nodes and job.cancelled_at is None and not job.is_let_go for job in snapshot.live_jobs):
         return []
@@ -125,9 +126,9 @@ def too_large(pod: Pod, job: Job, why: str) -> Warn:
 
 
 def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """Return reports that let the pods wait and keep the job, because it is unknown which pods belong on the job's
-    nodes. Once the job has held nodes for `IDLE_PATIENCE_S` seconds with no pod on them, return an action that cancels
-    the job.
+    """Return reports that say why the pods wait. This is for a gang of unknown size: nobody knows which pods belong on
+    the nodes of its job, so no pod is bound, and the job is kept. Once the job has held nodes for `IDLE_PATIENCE_S`
+    seconds with no pod on them, return an action that cancels the job.
     """
     if snapshot.idle_s >= IDLE_PATIENCE_S:
         return [

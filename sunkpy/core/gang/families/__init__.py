@@ -171,8 +171,8 @@ def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
 
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:
-    """True if the pod's labels, annotations and owners still say that it belongs to the owner of this gang. People may
-    have changed them since the pod was assigned to the gang. A pod that became a gang of its own always belongs to it.
+    """True if the pod's labels, annotations and owners still say that the pod belongs to the owner of this gang. People
+    may have changed them since the pod was put into the gang. For a pod that became a gang of its own, always True.
     """
     return id.unit in (extra_unit(pod), apart_unit(pod)) or _family_of(pod, owners, families)[1].shares_owner_with(id)
 

@@ -64,7 +64,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
         spec = job.spec_as(_Spec)
         held = _seats(job, spec)
     except (msgspec.ValidationError, RecursionError, BadDeclaration):
-        return False  # assembling it will say so
+        return False  # `assemble` reports the error
     if spec.worker is None or pod.labels.get(TYPE) != _WORKER:
         return False
     return held[_WORKER] <= _index(pod) < spec.worker.replicas
