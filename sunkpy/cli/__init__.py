@@ -1,4 +1,6 @@
-"""The `sunkpy` command with its subcommands. Each imports its code only when it runs: the operator needs no Slurm."""
+"""The `sunkpy` command with its subcommands. Each subcommand imports its code only when it runs, so that, for example,
+the operator does not load the client of Slurm.
+"""
 
 from __future__ import annotations
 
@@ -326,7 +328,7 @@ def complete() -> None:
     *words, incomplete = sys.argv[1:] or [""]
     for found in ShellComplete(kubectl, {}, "kubectl-sunk", "").get_completions(words, incomplete):
         click.echo(found.value)
-    click.echo(":4")  # no names of files
+    click.echo(":4")  # tells the shell to offer no names of files
 
 
 def _run_or_explain(run: Callable[[T], None], settings: T) -> None:

@@ -18,7 +18,8 @@ from sunkpy.slurm import Slurm
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """The connections of a command to the apiserver (`kube`) and to slurmrestd (`slurm`).
 
-    `settings`: those of the scheduler, if --config names them. `not_asked`: why there is no way to Slurm, as text.
+    `settings`: those of the scheduler, if --config names them. `not_asked`: why there is no way to Slurm, as text;
+    empty if there is one.
     """
 
     kube: Kube

@@ -135,7 +135,9 @@ async def _carry_out(access: Access, order: DrainOrder, plan: PlanSteps) -> Show
 
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be changed."""
+    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be changed; None
+    without one.
+    """
 
     now: NodeNow
     steps: Steps

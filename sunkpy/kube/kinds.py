@@ -123,7 +123,7 @@ class OwnerKinds:
     # ------------------------------------------------------------- questions
 
     def where(self, kind: Kind) -> Resource | None:
-        """Return the resource by which the kind was last read; None if it could not be read."""
+        """Return the resource by which the kind was last read; None if it was not read yet, or is not followed."""
         return self._known[kind].resource if kind in self._known else None
 
     def is_missing(self, kind: Kind) -> bool:

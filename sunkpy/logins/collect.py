@@ -26,7 +26,9 @@ def trim_pod(pod: Pod) -> Pod:
 
 
 class Collector:
-    """Collects what is known of each person's login pod. It remembers only requests, and `my-login` repeats them."""
+    """Collects what is known of each person's login pod. It keeps in memory only who asked for a login pod, and
+    `my-login` repeats such a request each second.
+    """
 
     def __init__(
         self,

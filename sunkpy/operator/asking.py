@@ -48,7 +48,7 @@ from sunkpy.kube.discovery import Resource, Served, read_served
 from sunkpy.kube.events import EventRecorder
 from sunkpy.operator.pod_index import nodeset_key
 
-_AGAIN_S = 15.0  # an autoscaler looks each ten seconds; a refusal is told within a minute
+_AGAIN_S = 15.0  # an autoscaler looks each ten seconds; it reports a refusal within a minute
 _SERVED_FOR_S = 300.0
 _RETURNS_WITHIN_S = 60.0  # a node that was taken back gets its slurmd pod within seconds
 
@@ -153,7 +153,7 @@ class Asker:
 
     async def _take_back(self, nodeset: NodeSet, wish: NodesToCome) -> NodesToCome:
         """Use nodes again that the NodeSet had released to autoscalers, if they still exist: remove the annotation that
-        marks them. Return which nodes are wanted besides these.
+        marks them. Return the wish without these nodes.
         """
         taken, known = 0, self._returning[nodeset.key]
         released = released_nodes(nodeset, self._nodes() if wish.nodes else ())
@@ -189,11 +189,11 @@ class Asker:
         return found
 
     def _may_lack(self, key: Key, present: Present) -> bool:
-        """True if the apiserver may serve a kind of object although its last answer leaves it out: a PodTemplate shows
-        that an earlier leader asked for nodes by CapacityBuffers or ProvisioningRequests.
+        """True if the apiserver may serve CapacityBuffers or ProvisioningRequests although its last answer lacks one of
+        these kinds. A PodTemplate of the NodeSet shows that an earlier leader asked for nodes by one of them.
 
-        Asking by another kind would ask for the same nodes twice. So a second, later answer has to leave the kind out,
-        too.
+        If the operator now asked by another kind, it would ask for the same nodes twice. So it first waits until a
+        second answer, at least `_AGAIN_S` later, lacks the kind, too.
         """
         means = (Means.BUFFER, Means.REQUEST)
         is_named = any(present.get(each) for each in means)

@@ -60,8 +60,8 @@ class HealthWatch:
 
     def asks(self, node: Node, pod: Pod) -> bool:
         """True if the syncer has to be asked whether anything runs on the node: a repair may begin when nothing does.
-        While the syncer is asked, it writes an answer each ten seconds. So for a repair that waits for a maintenance
-        window it is not asked before the window.
+        While the syncer is asked, it writes an answer each ten seconds. So if a repair has to wait for a maintenance
+        window, the syncer is not asked before the window opens.
         """
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:
