@@ -84,8 +84,8 @@ class TopologySettings(Settings, frozen=True, kw_only=True):
 
     With source `labels`: `levels` and `block_labels` are label keys, widest first. `name`: the name of Kueue's
     Topology, or of the ConfigMap to read. `config_map`: our ConfigMap, which gets the file for slurmctld. `file`: the
-    text that a person wrote, and `file_name` the name of that file. No chart sets the `pace`, how often files are
-    written.
+    text that a person wrote, and `file_name` the name of that file. `pace`: how often files are written; no chart sets
+    it.
     """
 
     source: str = ""

@@ -37,9 +37,9 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
         port: the port on which the scheduler serves their calls.
         audience: the audience that the token in a call must have.
         epilog_timeout_seconds: how long an Epilog waits for the pods of its job to leave the node.
-        longest_grace_seconds: the longest grace period of these pods. It must be shorter than the Epilog's time by
-            `_FREEING_S`, or be at most half of that time. 0 stands for `_GRACE_S`, or for the most that is allowed if
-            that is less.
+        longest_grace_seconds: the longest grace period of these pods. It may be at most the Epilog's time less
+            `_FREEING_S`; if the Epilog has less than a minute, at most half of its time. 0 stands for `_GRACE_S`, or
+            for the most that is allowed if that is less.
         longest_grace_seconds_in: the same for single partitions, by name.
     """
 

@@ -5,8 +5,8 @@ searched for afterwards, in one search for all pods that were evicted meanwhile.
 looked up only once.
 
 A search costs slurmrestd a few requests, however many jobs were preempted and however many wait: it uses the states
-that the next poll reads, and details of the scheduler's own jobs, which are known already. Slurm is asked when a
-preempted job ended only if a candidate had begun before Slurm showed the other job as preempted. The caller decides how
+that the next poll reads, and details of the scheduler's own jobs, which are known already. Slurm is asked for the end
+time of a preempted job only if a candidate had begun before a poll showed that job as preempted. The caller decides how
 often a search may begin (`scheduler.pods.evict`).
 """
 

@@ -1,8 +1,9 @@
 """Polls Slurm: reads the states of all jobs every second while a gang has a job, and the details of jobs that need it.
 
 Prologs and Epilogs report earlier than a poll where jobs begin and end. If they call from all nodes, and no job is in a
-state whose next change they do not report, the states are read only every 5 s. If Slurm needs long for its answers, the
-pause grows, to half a minute at most, so that reading takes about a tenth of the time.
+state whose next change they do not report, the states are read only every 5 s, except for a minute after polls have
+failed. If Slurm needs long for its answers, the pause grows, to half a minute at most, so that reading takes about a
+tenth of the time.
 """
 
 from __future__ import annotations

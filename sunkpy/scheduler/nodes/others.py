@@ -50,7 +50,7 @@ class Cut:
         """Return a copy of the pod that has only the parts that matter for other pods."""
         meta = pod.metadata
         container = msgspec.structs.replace(as_much(pod.spec), ports=pod.spec.host_ports[:MOST_LINES])
-        # Nobody has refused it for too many of them.
+        # This scheduler refuses its own pods if they have too many terms; other schedulers' pods may have any number.
         few = PodAffinity(required=tuple(filter(is_short, pod.spec.anti_affinity_terms[:MOST_TO_PODS])))
         return Pod(
             metadata=Meta(
