@@ -89,8 +89,8 @@ async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -
 
 
 async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
-    """Submit the canary job, and return its ID. The text says why the job asks for no GPU although Slurm has some; it
-    is empty if the job asks for one, or if Slurm has none.
+    """Submit the canary job. Return its ID, and a text that says why the job asks for no GPU although Slurm has some;
+    the text is empty if the job asks for one, or if Slurm has none.
     """
     if not has_gpus:
         return (await slurm.submit_job(_JOB)).job_id, ""

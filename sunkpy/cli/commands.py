@@ -52,7 +52,7 @@ _AT_SLURM: Final = click.option(
 @FORM
 @reaches("Namespace of the pod, gang or NodeSet. Default: the kubeconfig's.")
 def explain(access: Access, kind: str, name: str, form: Form) -> None:
-    """Explain why a pod, gang or job waits or ended, and what to do about it.
+    """Explain why a pod, a gang (pods that share one Slurm job) or a job waits or ended, and what to do about it.
 
     For a node, it prints who has each of its devices. For a NodeSet, it prints how many pods the NodeSet wants, why it
     cannot use some nodes, and what a roll waits for.
@@ -290,8 +290,8 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
 
     If a job stands for pods, the command names them and prints what happens to them.
 
-    JOB is a number as squeue prints it: 7, 7_3, 7_[3-9], 7+1. Slurm's own command runs in slurmctld's pod, which needs
-    the right to create pods/exec there. A job of pods is never requeued. A waiting job of pods is not cancelled,
+    JOB is a number as squeue prints it: 7, 7_3, 7_[3-9], 7+1. scontrol or scancel runs in slurmctld's pod; for that you
+    need the right to create pods/exec there. A job of pods is never requeued. A waiting job of pods is not cancelled,
     because its pods would get another job: the output names the command to use instead. Exit code 1: a job was left
     alone. 3: Slurm refused, or did not answer.
 

@@ -1,4 +1,6 @@
-"""Runs commands by kubectl exec in the scheduler's pod, which reaches slurmrestd, and in slurmctld's, with scontrol."""
+"""Runs commands by kubectl exec: in the scheduler's pod, which reaches slurmrestd, and in slurmctld's pod, which has
+Slurm's commands.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def relay_for(kube: Kube, access: Access) -> Relay:
-    """Return a relay to slurmrestd through the scheduler's pod of the person's Slurm cluster. Nothing is started yet.
+    """Return a relay, which sends requests to slurmrestd through the scheduler's pod of the person's Slurm cluster.
+    Nothing is started yet.
 
     Raises:
         NoWay: there is no such pod, several clusters may be meant, the person may not run a command in the pod, the

@@ -65,5 +65,5 @@ def _kept(written: Mapping[str, str]) -> dict[str, str]:
 
 
 def _most_needed(references: Sequence[OwnerReference]) -> tuple[OwnerReference, ...]:
-    """Return the first `MOST_OWNERS` references, with the controller's first."""
+    """Return at most `MOST_OWNERS` references, the controller's first."""
     return tuple(sorted(references, key=lambda each: not each.controller)[:MOST_OWNERS])

@@ -29,7 +29,7 @@ _NOTE_LIMIT = 1024  # events.k8s.io/v1 refuses longer notes
 
 
 class _Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The text of an Event: `reason` is one word for programs, `action` what we did, `note` a sentence for people."""
+    """The words of an Event: `reason` is for programs, `action` says what sunkpy did, `note` is for people."""
 
     type: Literal["Normal", "Warning"]
     reason: str

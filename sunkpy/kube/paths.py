@@ -100,7 +100,7 @@ def statefulsets(namespace: str) -> str:
 
 
 def scale(namespace: str, statefulset: str) -> str:
-    """Return the path of a StatefulSet's scale subresource: how many pods it has."""
+    """Return the path of a StatefulSet's scale subresource, which says how many pods it shall have."""
     return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 

@@ -60,7 +60,7 @@ class Collector:
         )
 
     def person_of(self, part: KubeObject) -> str | None:
-        """Return the person of a StatefulSet or pod; None for one that the settings do not name."""
+        """Return the person to whom this StatefulSet or pod belongs; None if the settings name no such person."""
         return self._people.get(part.labels.get(names.LABEL_LOGIN, ""))
 
     def note_request(self, person: str) -> None:

@@ -1,8 +1,8 @@
 """Asks autoscalers for the nodes that NodeSets lack, by objects in the apiserver, and reports why no node comes.
 `core.nodeset.asking` decides which objects there should be.
 
-This work has a queue of its own, so that slurmd pods do not wait while a quota refuses placeholder pods. All that was
-asked for stands in the apiserver, so a new leader goes on where the last one was.
+This work has a queue of its own, so that slurmd pods do not wait while a quota refuses placeholder pods. The objects
+that ask for nodes are stored at the apiserver, so a new leader goes on where the last one stopped.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Asker:
         pass; None if a change has to come first.
 
         Raises:
-            KubeError: the apiserver did not answer, or refuses us a right.
+            KubeError: the apiserver did not answer, or the operator lacks a right.
         """
         try:
             nodeset = await self._kube.get(paths.nodeset(*key), NodeSet)
@@ -209,8 +209,9 @@ class Asker:
     async def _api_version(self, means: Means) -> str | None:
         """Return the API version in which the apiserver serves this kind of object; None if the kind is not installed.
 
-        A kind that was found once counts as served until a list of its objects answers 404. A discovery answer without
-        it is no proof, and the nodes of its objects would be asked for again, by another kind.
+        A kind that was found once counts as served until a list of its objects answers 404. A discovery answer that
+        lacks the kind does not prove that the kind is gone. If it counted, the operator would ask for the same nodes
+        again by another kind of object.
         """
         if means in (Means.PLACEHOLDER, Means.TEMPLATE):
             return "v1"

@@ -66,7 +66,7 @@ class NodeSetLoop:
         None if a change has to come first.
 
         Raises:
-            KubeError: the apiserver did not answer, or refuses us a right.
+            KubeError: the apiserver did not answer, or the operator lacks a right.
         """
         nodeset = await self._collector.nodeset(key)
         if nodeset is None:

@@ -36,8 +36,8 @@ template within a moment.
 
 class Collector:
     """Makes the `Snapshot` of a gang from what watches, polls and the gang's record have shown. A collector sends no
-    requests and changes nothing. For records, pods and gangs the types ensure that (`scheduler.views`); for `cluster`,
-    which caches its answers, a test does.
+    requests and changes nothing. For records, pods and gangs the type checker ensures this (`scheduler.views`); for
+    `cluster`, which caches its answers, a test does.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsView, gangs: GangsView) -> None:

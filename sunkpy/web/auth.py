@@ -46,8 +46,8 @@ _LONGEST: Final = 16 * 1024
 
 
 class PageDenied(Exception):
-    """The token does not prove who asks, or this person may not see the page; the text says why. `status`: for the HTTP
-    answer.
+    """The token does not prove who asks, or this person may not see the page; the text says why. `status`: the status
+    of the HTTP answer.
     """
 
     def __init__(self, status: int, why: str) -> None:

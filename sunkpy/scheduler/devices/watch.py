@@ -76,7 +76,9 @@ class Devices:
         self._newest: dict[Key, ResourceClaim] = {}
         self._owners: Groups[DeviceId, Key, ResourceClaim] = Groups()
         self.users: Watched[Key, Pod] = Watched(self._claim_keys)
-        """The scheduler's pods by the claims that they have or may get; the watch of these pods keeps it."""
+        """The scheduler's pods by the claims that they have or may get. The watch of these pods keeps this index up to
+        date.
+        """
         self._slices_on: Watched[str, ResourceSlice] = Watched(lambda each: [each.spec.node_name])
         self._claims = self._informer(paths.RESOURCE_CLAIMS, ResourceClaim)
         self._templates = self._informer(paths.RESOURCE_CLAIM_TEMPLATES, ResourceClaimTemplate)

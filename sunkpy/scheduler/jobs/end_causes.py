@@ -110,8 +110,8 @@ class EndCauses:
 
     async def next_states(self, preempted: Callable[[], Iterable[JobId]]) -> JobStates:
         """Return the states of all jobs, by job, as the next poll reads them. If no poll comes soon, Slurm is asked;
-        the answer is empty if that fails. `preempted`: returns the jobs for which the states are needed; they should
-        show all of them as preempted.
+        the answer is empty if that fails. `preempted`: returns the jobs for which the states are needed; the states
+        should show all these jobs as preempted.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLLED_WITHIN_S):

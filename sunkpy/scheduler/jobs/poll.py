@@ -137,7 +137,7 @@ class JobPoller:
                 group.create_task(read(record, job))
 
     def _reasons_due(self, now: float) -> int:
-        """Return of how many pending jobs the details may be read in this poll, to learn why they wait. The number
+        """Return how many pending jobs may be read in this poll with all details, to learn why they wait. The number
         grows by a fixed amount with each second since the last poll in which some were read, up to a limit.
         """
         count = int(min(_REASONS_EACH_S * (now - self._reasons_at), _MOST_REASONS))

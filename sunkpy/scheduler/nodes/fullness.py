@@ -51,7 +51,7 @@ class Fullness:
         self._on_change = on_change
         self.held = Held(partial(taken_uncounted, gpu_resources=counted), lambda _: self.doubt())
         """For each node: what the scheduler's pods that have a job take of resources that Slurm does not count. The
-        watch of these pods keeps it.
+        watch of these pods keeps the sums up to date.
         """
         self._answers: Verdicts[Question, Full] = Verdicts(self._work_out)
 

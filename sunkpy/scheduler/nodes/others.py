@@ -3,8 +3,8 @@
 A node that is full of such pods must not be offered to a job: Slurm would start the job, perhaps preempt others for it,
 and the kubelet would refuse the pod. Pods may also want to be near such pods, or away from them.
 
-A large cluster has tens of thousands of them. So of each pod only what matters is kept, in a kilobyte or less, and the
-pods of one template share it.
+A large cluster has tens of thousands of such pods. So of each pod only what matters is kept, in a kilobyte or less, and
+the pods of one template share it.
 """
 
 from __future__ import annotations
