@@ -64,4 +64,4 @@ class StatusWriter:
         try:
             await self._kube.patch(paths.status(paths.nodeset(*nodeset.key)), bodies.nodeset_status(status))
         except errors.NotFound:
-            return  # its finalizer went in this pass
+            return  # its finalizer was removed in this pass

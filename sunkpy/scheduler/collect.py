@@ -59,7 +59,7 @@ class Collector:
         snapshot = self._known(record, seen)
         if seen.claiming is not None:
             snapshot = self._with_claims(snapshot, seen.pods)
-        # Pods that have their nodes look for none.
+        # Pods that have their nodes need not wait for others.
         has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
         if not has_nodes:
             snapshot = msgspec.structs.replace(snapshot, waits_for=self._generation_in_the_way(record.id))

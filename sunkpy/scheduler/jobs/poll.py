@@ -127,7 +127,7 @@ class JobPoller:
         async def read(record: GangRecord, job: Job) -> None:
             async with limit:
                 known = record.jobs.get(job.id)
-                is_read = known is None or known.read_at > job.read_at  # a hook that called meanwhile had it read
+                is_read = known is None or known.read_at > job.read_at  # a hook has called meanwhile
                 is_new = not is_read and await self._read(record, job.id)
             if is_new or record.id in told_later:
                 self._ledger.queue.add(record.id)

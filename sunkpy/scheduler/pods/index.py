@@ -4,8 +4,9 @@ pods that name this scheduler.
 The gang of a pod is found once, when the owners of the pod are known; until then the pod is *unidentified*, even if it
 is already on a node. Later changes of its labels or owners do not move the pod to another gang. Two things do: evidence
 from the annotations written with its binding (`scheduler.pods.by_note`), or that the pod becomes a *solo* gang, a gang
-of one pod, for good. A solo gang is either an *extra*, because its gang has more pods than seats, or *set apart*,
-because the job of its gang has no place for it. A living pod that was set apart does not count as missing in its gang.
+of one pod, for good. A seat is room in the job for one pod. A solo gang is either an *extra*, because its gang has more
+pods than seats, or *set apart*, because the job of its gang has no place for it. A living pod that was set apart does
+not count as missing in its gang.
 """
 
 from __future__ import annotations
