@@ -28,7 +28,7 @@ async def examine(access: Access, form: Form, patience: Patience | None, *, by_e
     the checks that cannot be made here, such as whether the hooks answer; that needs the right to create pods/exec.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached.
+        BadSettings, KubeError: the settings cannot be used, or no kubeconfig or service account leads to an apiserver.
         ExecFailed: the command could not be run in the scheduler's pod.
     """
     async with connected(access) as sides:

@@ -131,7 +131,7 @@ class PluginServer:
 
     def _given(self, gpus: tuple[DeviceFile, ...]) -> api.ContainerAllocateResponse:
         """Return the answer to the kubelet for one container: device files for any runtime, and GPU names for NVIDIA's
-        runtime.
+        runtime and, with `cdi_kind`, for CDI.
         """
         dev, names = Path(self._settings.dev), [gpu.uuid or Path(gpu.file).name for gpu in gpus]
         wanted = [*(gpu.file for gpu in gpus), *(str(dev / name) for name in self._settings.control_files)]

@@ -41,7 +41,7 @@ _NODESET_GOES: Final = "Its nodes are drained, and each slurmd pod goes when the
 
 
 class HelmFailed(Exception):
-    """helm ended with an error; the text is what it printed."""
+    """helm could not be run, or ended with an error; the text says which."""
 
 
 class Restart(msgspec.Struct, frozen=True, order=True):
@@ -56,7 +56,9 @@ class Restart(msgspec.Struct, frozen=True, order=True):
 
     @property
     def effect(self) -> str:
-        """What people notice of the change; empty if they notice nothing."""
+        """What people notice of the change; empty for a component that `EFFECTS` does not have, and for a workload that
+        is made or removed (except a NodeSet that is removed).
+        """
         if (self.kind, self.change) == ("NodeSet", "removed"):
             return _NODESET_GOES
         return EFFECTS.get(self.part, "") if self.change == "anew" else ""
@@ -114,7 +116,7 @@ def plan(release: str, chart: str, namespace: str, options: Sequence[str]) -> li
         options: as for `helm upgrade`: `--values`, `--set`, `--reuse-values`.
 
     Raises:
-        HelmFailed: there is no such release, or the values are refused.
+        HelmFailed: there is no such release, the values are refused, or helm is not installed.
     """
     there = ["--namespace", namespace] if namespace else []
     now = _helm("get", "manifest", release, *there)

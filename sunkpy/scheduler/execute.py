@@ -176,8 +176,9 @@ class Executor:
         self._outbox.report(record, act.Report(pod=refused.pod, message=why, cause=act.WaitCause.KUBELET))
 
     async def _go_solo(self, action: act.Bind, refused: Refused) -> None:
-        """Make a pod that its node would refuse a gang of its own, with a job of its own, and warn about that by an
-        Event. The other pods of its former gang go on. Their job keeps the refused pod's node until the job ends.
+        """Take a pod that its node would refuse out of its gang: it becomes a gang of its own, with a job of its own.
+        Warn about that by an Event. The other pods of its former gang go on. Their job keeps the refused pod's node
+        until the job ends.
         """
         note = (
             f"{refused}: the pod gets a job of its own; Slurm job {action.job} of its gang keeps "

@@ -37,7 +37,7 @@ _KEY: Final = "records"
 
 class Potential:
     """Keeps the ConfigMap with the nodes that NodeSets may get later; does nothing if `config_map` is empty. `clock`:
-    the clock of `nodes`.
+    the same clock as that of `nodes`.
     """
 
     def __init__(

@@ -111,7 +111,8 @@ class NodeAuth:
         pod that calls. `peer` is the network address of the caller.
 
         Raises:
-            Denied: the token is missing, refused or another node's, or this address has sent too many refused tokens.
+            Denied: the token is missing, refused or another node's, or this address may not cause another review of a
+                token now.
             KubeError: the apiserver could not be asked.
         """
         scheme, _, token = authorization.partition(" ")

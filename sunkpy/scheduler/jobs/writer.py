@@ -203,8 +203,8 @@ class JobWriter:
         self._ledger.change_job(record, id, lambda job: replace(job, cancelled_at=now))
 
     async def _cancel_as(self, user: str, record: GangRecord, job: JobId) -> None:
-        """Cancel a job as its owner (`user`). If Slurm no longer accepts this user, cancel it as SlurmUser, because it
-        would stay for ever.
+        """Cancel a job as its owner (`user`). If Slurm no longer accepts this user, cancel it as SlurmUser, because
+        otherwise the job would stay for ever.
 
         SlurmUser may cancel any job. So Slurm is first asked whether this ID is still that of the gang's job; if it is
         another job's, nothing is cancelled.

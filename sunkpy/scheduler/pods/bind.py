@@ -267,7 +267,7 @@ class Binder:
         try:
             await self._leader.pods.bind(sent)
         except errors.Unavailable:
-            raise  # it may have been done: the next pass begins with `settle`
+            raise  # the pod may be bound: the next pass begins with `settle`
         except errors.KubeError as error:
             record.assume_no_more(pod)
             self._cluster.neighbours.drop_sent(pod.uid)

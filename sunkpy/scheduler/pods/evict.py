@@ -92,7 +92,7 @@ class EvictionEvents:
 
     async def _name_all(self) -> None:
         self._searched_at = self._leader.clock()
-        # Meanwhile others come that went for the same job.
+        # Until the answer comes, `_to_be_named` gets more evicted pods, many of them of the same jobs.
         states = await self._causes.next_states(lambda: {each.job for each in self._to_be_named if each.job})
         together, self._to_be_named = self._to_be_named, []
         jobs = {each.job: each.node for each in together if each.job is not None}

@@ -2,7 +2,7 @@
 workload, such as Jobs.
 
 Families read what any user may have written. If a family fails, which is a bug, only this one pod or gang is affected:
-the pod does not get a gang yet, the gang is refused, and Events say so.
+the pod gets no gang yet, or the gang is refused, and Events say so.
 """
 
 from __future__ import annotations
