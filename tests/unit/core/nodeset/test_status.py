@@ -154,7 +154,7 @@ def test_a_pod_that_ends_is_told_before_others_that_wait_for_their_turn(phase, t
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        ("check-cgroups: this node cannot hold jobs\n", "check-cgroups: this node cannot hold jobs"),
+        ("check-cgroups: this node cannot keep jobs\n", "check-cgroups: this node cannot keep jobs"),
         ("version\nstarts\nno file\nAborting.\nfatal\n", "no file; Aborting.; fatal"),
     ],
     ids=["what it left", "the last of its log"],
