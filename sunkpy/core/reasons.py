@@ -31,14 +31,17 @@ CONDITIONS: Final = {
     ),
     "SlurmRunning": Meaning(
         _SLURMD,
-        "A job or an epilog is on the Slurm node. While the Slurm node is open, the condition is late by 5 s, or "
-        "by 1 s for each 20 nodes of the cluster if that is longer.",
+        "A job or an epilog is on the Slurm node. While the Slurm node is open, the condition follows after 5 s, or "
+        "after 1 s for each 20 nodes of the cluster if that is longer.",
     ),
-    "SlurmNotResponding": Meaning(_BOTH, "slurmctld has not heard from the slurmd of this node for more than 10 s."),
+    "SlurmNotResponding": Meaning(
+        _BOTH,
+        "For more than 10 s, Slurm has shown the node as not responding: slurmctld does not hear from its slurmd.",
+    ),
     "sunkpy.dev/registered": Meaning(
         _SLURMD,
         "Slurm knows the pod's Slurm node and can use it. The condition is the readiness gate of slurmd pods. "
-        "While Slurm cannot be read, it keeps its last value.",
+        "While Slurm cannot be read, the condition stays as it was.",
     ),
     "Available": Meaning(
         _NODESET, "At most `maxUnavailable` slurmd pods of the NodeSet are missing, not ready or being removed."
@@ -66,13 +69,13 @@ CONDITIONS: Final = {
     ),
     "Reconciling": Meaning(
         _NODESET,
-        "The operator works on the NodeSet, and does not only wait for jobs to end. The condition exists only "
-        "while it is True.",
+        "The operator is at work on the NodeSet: it does more than wait for jobs to end. The NodeSet has this "
+        "condition only while it is True.",
     ),
     "Stalled": Meaning(
         _NODESET,
-        "The operator cannot go on until a person corrects something; the message says what. The condition exists"
-        " only while it is True.",
+        "The operator cannot go on until a person corrects something; the message says what. The NodeSet has this "
+        "condition only while it is True.",
     ),
     "DrainTimeout": Meaning(
         _NODESET,
@@ -274,12 +277,12 @@ EVENTS: Final = {
     ),
     "PreemptionIsFinal": Meaning(
         _WORKLOAD,
-        "A warning at the start of the pod's gang: if Slurm later takes the gang's nodes, the scheduler evicts "
-        "the pods and their owner makes no new ones. The text says why.",
+        "Written when the pods of a gang are bound: if Slurm later takes the gang's nodes, the scheduler evicts the "
+        "pods, and their owner makes no new ones. The text says why.",
     ),
     "SeatRefused": Meaning(
         _WORKLOAD,
-        "For half a minute, the node that the gang's job holds for this pod did not accept it: the node is "
+        "For half a minute, the node that the gang's job holds for this pod did not accept the pod: the node is "
         "cordoned or tainted, or other pods fill it. The pod gets a Slurm job of its own. The job of the gang "
         "keeps that node until the job ends.",
     ),
@@ -321,8 +324,8 @@ EVENTS: Final = {
     ),
     "SlurmJobCancelled": Meaning(
         _WORKLOAD,
-        "The scheduler evicted the pod, because somebody cancelled its Slurm job. The pod's controller makes a "
-        "new pod, which gets a new job.",
+        "The scheduler evicted the pod, because somebody cancelled its Slurm job. If the pod has a controller "
+        "that makes a new pod, the new pod gets a new job.",
     ),
     "SlurmJobTimeout": Meaning(
         _WORKLOAD,
@@ -395,9 +398,10 @@ EVENTS: Final = {
     "JobsWaiting": Meaning(
         _NODESET,
         "Many jobs have waited for ten minutes for nodes of the NodeSet's partitions: at least ten, and at least "
-        "one for each ten nodes. The text says which nodes of the NodeSet Slurm cannot use: drained ones, down "
-        "ones, and Nodes that fit above `replicas`. The Event comes at most every ten minutes, and with the same "
-        "text every half hour. It needs `syncer.metrics.enabled`.",
+        "one for each ten nodes. The text says how many nodes of the NodeSet are drained, are down, fit although "
+        "`replicas` wants no more, or are wanted although no Node fits. Without such nodes there is no Event. The "
+        "Event comes at most every ten minutes, and while it names the same kinds of nodes every half hour. It needs "
+        "`syncer.metrics.enabled`.",
     ),
     "CannotGrow": Meaning(
         _NODESET,
@@ -417,15 +421,15 @@ EVENTS: Final = {
     ),
     "TooManyAtOnce": Meaning(
         "slurmd Pod, NodeSet, Node",
-        "The operator or the syncer did not act on this object, because a cap limits on how many nodes or pods it "
-        "acts at once. The text says what it left undone. See "
+        "The operator or the syncer did not do something to this object, because it may do that to only so many "
+        "nodes or pods at once. The text says what was left undone. See "
         "[troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",
     ),
     "SlurmCordon": Meaning(_NODE, "The operator cordoned the Node, because its Slurm node is drained in Slurm."),
     "HealthDrain": Meaning(
         _NODE,
-        "A signal of `health.signals` says that the Node is sick. The text is the evidence. The syncer drains the "
-        "Slurm node, or Slurm has drained it itself; jobs there end in their own time. See "
+        "A signal of `health.signals` says that the Node is sick. The text says what was seen. The syncer drains the "
+        "Slurm node, unless Slurm has drained it already. Jobs there go on until they end by themselves. See "
         "[health](../tasks/health.md).",
     ),
     "HealthDrained": Meaning(_NODE, "Nothing runs on the sick Node any more. The text says what brings it back."),

@@ -416,7 +416,7 @@ async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
         assert (gang.subject, gang.standing) == ("Gang default/ring", "is not submitted to Slurm yet")
         assert "solo gangs      ring-2: each has a job of its own" in render(gang)
         text = render(await found.pod("ring-2"))
-    assert "gang default/ring (family annotated gang) has no seat for it, so it has a job of its own" in text
+    assert "gang default/ring (family annotated gang) has no place for this pod, so it has a job of its own" in text
     assert "preemption      takes this pod, alone and before the others of its gang" in text
 
 
@@ -428,7 +428,9 @@ async def test_a_member_for_which_the_job_of_its_gang_has_no_room_waits_for_its_
     say(world, "ring-1", "Slurm job 8 waits: Resources")
     text = await of_pod(world, tmp_path, "ring-1")
     assert text.startswith("Pod default/ring-1 waits in the queue of Slurm\n")
-    assert "the job of gang default/ring (family annotated gang) has no room for it, so it has a job of its own" in text
+    assert (
+        "the job of gang default/ring (family annotated gang) has no room for this pod, so it has a job of its own"
+    ) in text
     assert "7" not in text.split("Slurm job       ")[1].splitlines()[0]
 
 

@@ -109,7 +109,8 @@ async def test_a_pod_that_says_only_in_the_queue_that_it_is_of_a_gang_is_told_wh
         world.api.change("pods", "default", "a", {"metadata": {"annotations": change}})
         await world.until(lambda: world.notes("StaysInGang"))
         assert world.notes("StaysInGang") == [
-            "it stays a pod of default/a, for which it was made: delete it, and the next one is of default/train"
+            "the pod stays in default/a, for which it was made: delete it, so that the pod that is made in its place "
+            "belongs to default/train"
         ]
 
 

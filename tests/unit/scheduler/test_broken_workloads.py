@@ -316,7 +316,7 @@ CASES = {
         options(partition="secret"),
         (
             "annotation sunkpy.dev/partition: namespace default may not use partition secret: it may use "
-            "low, ghost; an administrator opens it in scheduler.access of the Slurm cluster"
+            "low, ghost; an administrator can allow more in scheduler.access of the Slurm cluster"
         ),
     ),
     "jobset-empty": (
@@ -353,8 +353,9 @@ CASES = {
     ),
     "singleton": (
         options(dependency="singleton"),
-        "annotation sunkpy.dev/dependency: singleton waits for jobs of other namespaces too, because namespace "
-        "default has no Slurm user of its own; an administrator gives it one in scheduler.access of the Slurm cluster",
+        "annotation sunkpy.dev/dependency: singleton would wait for jobs of other namespaces, too, because "
+        "namespace default has no Slurm user of its own. Leave it out, or ask an administrator for a Slurm user of the "
+        "namespace: scheduler.access of the Slurm cluster",
     ),
     "kueue-zero": (
         kueue("0"),
