@@ -417,12 +417,12 @@ def avoid_nodes(
     avoided: dict[str, str] = {}
     for term, pod in away:
         for domain, other in places.first_in_each_domain(term, others, _selector(term, pod.metadata)).items():
-            _avoid(avoided, places.nodes_in(term, domain), f"{show(other)} is in its anti-affinity")
+            _avoid(avoided, places.nodes_in(term, domain), f"its anti-affinity keeps it away from {show(other)}")
     for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
             there = places.first_in_each_domain(term, shutting_out, lambda other: _counts(other, but))
             for domain, other in there.items():
-                _avoid(avoided, places.nodes_in(term, domain), f"{show(other)} keeps it away")
+                _avoid(avoided, places.nodes_in(term, domain), f"the anti-affinity of {show(other)} keeps it away")
     for port in sorted(set[int]().union(*map(host_ports_of, pods))):
         for other in around.on_port(port):
             if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):
@@ -432,7 +432,11 @@ def avoid_nodes(
         # The first pod of several that select each other may go anywhere.
         if domains or not _selects(term, pod.metadata, pod.metadata):
             near = {name for domain in domains for name in places.nodes_in(term, domain)}
-            _avoid(avoided, (name for name in around.nodes if name not in near), "no pod of its affinity is there")
+            _avoid(
+                avoided,
+                (name for name in around.nodes if name not in near),
+                ("no pod that its affinity asks for is there"),
+            )
     for pod in one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by):
         there_now = (other for other in around.everyone() if other.uid not in but)
         for name, why in crowded(pod, around.nodes, there_now, is_usable=around.is_usable).items():
@@ -513,7 +517,10 @@ def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
         )
     keys = sorted({term.topology_key for _, term in together} | ({gang.one_domain} - {""}))
     if len(keys) > 1 and HOSTNAME not in keys:
-        return f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job within one of them"
+        return (
+            f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job together by only one of "
+            "these labels"
+        )
     return ""
 
 

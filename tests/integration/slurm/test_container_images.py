@@ -219,12 +219,14 @@ REFUSED: Final = {
     "I=dockerd://a inside true": "error: --container-image: nodes have no Docker: push dockerd://a to a registry",
     "$S --container-mounts=/a:/b true": "error: --container-mounts needs --container-image, or --container-name",
     "$S --container-writable true": "error: --container-writable needs --container-image, or --container-name",
-    "inside --container-writable --container-readonly true": "error: --container-writable is given with its opposite",
+    "inside --container-writable --container-readonly true": (
+        "error: --container-writable is given together with its opposite"
+    ),
     "inside --container-mounts=data:/data true": "error: --container-mounts: data is no path: SRC is /a/path, ./a/path",
     "inside --container-mounts=/a:../b true": "error: --container-mounts: ../b is no place in a container",
     "inside --container-mounts=/a:/b:sync true": "error: --container-mounts: flag sync of /a is not known: ro, rw",
     "inside --container-name=../x true": "error: --container-name: ../x: a name has letters, digits and ._-",
-    "$S --container-name=x:create true": "error: --container-name: x:create makes a container: of which",
+    "$S --container-name=x:create true": "error: --container-name: x:create makes a new container: name its image",
     "inside --container-workdir=x true": "error: --container-workdir: x must begin with /",
     "inside --container-save=/x/ true": "error: --container-save: /x/ is a folder: name a file",
     "sbatch --container-image=a --container-env=a=b --wrap=true": "error: --container-env: a=b: names of variables",

@@ -122,7 +122,8 @@ SPREAD = "Slurm can keep the pods of a job on different nodes, not in different 
         ),
         (
             near(term(ZONE), term("rack")),
-            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job within one of them",
+            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job together by only one of these "
+            "labels",
         ),
         (
             {"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]},
@@ -159,7 +160,8 @@ def test_a_role_that_must_not_be_beside_another_role_spreads_the_gang():
         (
             ("rack", ZONE),
             "rack",
-            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job within one of them",
+            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job together by only one of these "
+            "labels",
         ),
     ],
 )
@@ -259,10 +261,10 @@ def around(pods_on):
     return Surroundings.of(NODES, bound)
 
 
-IN_ANTI = "pod default/other is in its anti-affinity"
-IN_ELSEWHERE = "a pod of another namespace is in its anti-affinity"
-KEEPS_AWAY = "pod default/other keeps it away"
-NOT_THERE = "no pod of its affinity is there"
+IN_ANTI = "its anti-affinity keeps it away from pod default/other"
+IN_ELSEWHERE = "its anti-affinity keeps it away from a pod of another namespace"
+KEEPS_AWAY = "the anti-affinity of pod default/other keeps it away"
+NOT_THERE = "no pod that its affinity asks for is there"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,7 @@ NOT_THERE = "no pod of its affinity is there"
         (
             {},
             {"n3": [there(apart(term(namespaces=["default"])), namespace="elsewhere")]},
-            {"n3": "a pod of another namespace keeps it away"},
+            {"n3": "the anti-affinity of a pod of another namespace keeps it away"},
         ),
         (ports(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
         (sidecar(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
@@ -302,7 +304,7 @@ def test_nodes_to_avoid_now(mine, theirs, avoided):
 def test_who_may_see_all_pods_learns_which_one_is_in_the_way():
     mine, theirs = apart(term() | {"namespaces": ["elsewhere"]}), {"n1": [there(namespace="elsewhere")]}
     avoided = avoid_nodes([one(mine)], around(theirs), names_all=True)
-    assert avoided == {"n1": "pod elsewhere/other is in its anti-affinity"}
+    assert avoided == {"n1": "its anti-affinity keeps it away from pod elsewhere/other"}
 
 
 def test_pods_of_its_own_gang_and_those_that_are_ending_can_be_left_out():
