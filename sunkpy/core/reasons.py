@@ -25,8 +25,9 @@ CONDITIONS: Final = {
     ),
     "SlurmCordon": Meaning(
         _BOTH,
-        "A person, a health check or Slurm itself has set the Slurm node to DRAIN, FAIL or DOWN. The message of "
-        "the condition is Slurm's reason. By default the operator cordons the Node because of it "
+        "A person, a health check or Slurm itself has set the Slurm node to DRAIN, FAIL or DOWN. Drains of sunkpy do "
+        "not count, and neither does DOWN because slurmd does not respond or the machine started again. The message "
+        "of the condition is Slurm's reason. By default the operator cordons the Node because of it "
         "(`slurmDrains.policy`), unless the reason of the condition is `TooManyAtOnce`.",
     ),
     "SlurmRunning": Meaning(
@@ -98,7 +99,8 @@ CONDITIONS: Final = {
     "PodScheduled": Meaning(_WORKLOAD, "The pod is bound to a node. False: the message says what the pod waits for."),
     "DisruptionTarget": Meaning(
         _WORKLOAD,
-        "The scheduler evicts the pod, because its Slurm job was preempted or lost its node. The reason of the "
+        "The scheduler evicts the pod for a reason that is not the fault of the pod: its Slurm job was preempted, "
+        "suspended, requeued or lost, its node failed, or other pods have its devices. The reason of the "
         "condition is the name of the Event about it.",
     ),
     "sunkpy.dev/JobEnded": Meaning(
@@ -111,11 +113,15 @@ CONDITIONS: Final = {
 CONDITION_REASONS: Final = {
     "Draining": Meaning("SlurmDrain", "Slurm starts no new job on the node, and a job or an epilog is still there."),
     "Drained": Meaning("SlurmDrain", "Slurm starts no new job on the node, and no job and no epilog is there."),
-    "NotDrained": Meaning("SlurmDrain", "Slurm may start jobs on the node."),
-    "DrainedInSlurm": Meaning(
-        "SlurmCordon", "Somebody closed the node in Slurm: a person, a health check, or Slurm itself."
+    "NotDrained": Meaning(
+        "SlurmDrain",
+        "The Slurm node has no drain, and nobody has set it to FAIL or DOWN. Jobs can start there if its slurmd "
+        "answers.",
     ),
-    "NotDrainedInSlurm": Meaning("SlurmCordon", "Nobody closed the node in Slurm."),
+    "DrainedInSlurm": Meaning(
+        "SlurmCordon", "Somebody other than sunkpy closed the node in Slurm: a person, a health check, or Slurm itself."
+    ),
+    "NotDrainedInSlurm": Meaning("SlurmCordon", "Nobody except sunkpy has closed the node in Slurm."),
     "InvalidInSlurm": Meaning(
         "SlurmCordon",
         "Slurm refuses the node, because slurmd reports other CPUs, memory or GPUs than Slurm's record of the "
@@ -230,12 +236,14 @@ EVENTS: Final = {
     ),
     "WaitingForSlurm": Meaning(
         _WORKLOAD,
-        "The pod's job waits in Slurm's queue. The text has Slurm's reason (`Resources`, `Priority` …). You need "
-        "to do nothing.",
+        "The pod waits for its turn, and you need to do nothing. The text says for what: its job is in Slurm's queue "
+        "(with Slurm's reason, `Resources`, `Priority` …), other pods of its gang are missing or held by a scheduling "
+        "gate, a volume is being made, or earlier pods of its owner have to end.",
     ),
     "FailedScheduling": Meaning(
         _WORKLOAD,
-        "The pod cannot start until somebody changes something. The text says what to change. See "
+        "Something keeps the pod from starting. The text says what. If it does not say that another job is submitted, "
+        "somebody has to change the pod, the nodes or the values. See "
         "[troubleshooting](../troubleshooting.md#pod-stays-pending).",
     ),
     "JobChanged": Meaning(
@@ -257,8 +265,8 @@ EVENTS: Final = {
     ),
     "OddObject": Meaning(
         _WORKLOAD,
-        "The scheduler failed on this pod or on an object that owns it, by a fault of its own. It ignores the pod "
-        "and serves all others. Please report the text of the Event.",
+        "The scheduler cannot read this pod, or failed on the pod or on an object that owns it, by a fault of its own. "
+        "It ignores the pod and serves all others. Please report the text of the Event.",
     ),
     "StaysInGang": Meaning(
         _WORKLOAD,
