@@ -66,7 +66,7 @@ class SyncerMetrics:
         )
         self.oldest_check = Gauge(
             "sunkpy_nodeset_oldest_check_timestamp_seconds",
-            "When the node of the NodeSet was checked that has been without a check for the longest time. The metric "
+            "The time of the last check of that node of the NodeSet whose last check is the oldest. The metric "
             "does not exist without compute.verify.idle",
             ["nodeset"],
             registry=registry,

@@ -192,7 +192,7 @@ def explain_length(spec: PodSpec) -> str:
     for each, limit in ((counts, MOST_LINES), (to_pods, MOST_TO_PODS), (values, MOST_VALUES)):
         most = max(each, key=each.__getitem__)
         if each[most] > limit:
-            return f"has {each[most]} {most}, and {limit} are the most"
+            return f"has {each[most]} {most}, and may have at most {limit}"
     return ""
 
 
@@ -489,7 +489,10 @@ def _refused_devices(gang: Gang, known: Container[str]) -> str:
         wanted = (each for one in matching.containers_of(spec) for each in matching.wanted(one.resources).items())
         for resource in sorted({resource for resource, amount in wanted if amount != "0"}):
             if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
-                return f"{name} asks for {resource}, for which no GRES is set: ask for the devices by a claim"
+                return (
+                    f"{name} asks for {resource}, for which the scheduler knows no GRES: ask for the devices by a "
+                    "ResourceClaim"
+                )
     return ""
 
 

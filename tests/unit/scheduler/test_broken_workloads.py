@@ -292,7 +292,7 @@ CASES = {
     ),
     "job-name-shell": (
         options(job_name="x; rm -rf /"),
-        "annotation sunkpy.dev/job-name: 'x; rm -rf /' is not a name: letters, digits and _ . @ : - only",
+        "annotation sunkpy.dev/job-name: 'x; rm -rf /' is not a name: only letters, digits and _ . @ : - are allowed",
     ),
     "comment-large": (
         options(comment="x" * 200_000),
@@ -349,7 +349,7 @@ CASES = {
     ),
     "tolerations-many": (
         asks(tolerations=[{"key": f"k{number}", "operator": "Exists"} for number in range(101)]),
-        "pod tolerations-many has 101 tolerations, and 100 are the most",
+        "pod tolerations-many has 101 tolerations, and may have at most 100",
     ),
     "singleton": (
         options(dependency="singleton"),
@@ -431,7 +431,7 @@ CASES = {
     ),
     "torch-too-many": (
         torch(2, runPolicy={"schedulingPolicy": {"minAvailable": 9}}),
-        "PyTorchJob default/torch-too-many: spec.runPolicy.schedulingPolicy.minAvailable is 9 of 2 pods",
+        "PyTorchJob default/torch-too-many: spec.runPolicy.schedulingPolicy.minAvailable is 9, more than the 2 pods",
     ),
     "group-zero": (
         pod_group({"minMember": 0}),

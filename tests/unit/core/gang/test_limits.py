@@ -207,7 +207,7 @@ def test_a_device_class_needs_a_gres(name, expand, resource, manifests):
     (made,) = jobs_of(pods, owners)
     refused = within_limits(made, gpu_resources={"nvidia.com/gpu": "gpu"}).refused
     asks = f"pod {pods[0].name} asks for {resource}"
-    assert refused == f"{asks}, for which no GRES is set: ask for the devices by a claim"
+    assert refused == f"{asks}, for which the scheduler knows no GRES: ask for the devices by a ResourceClaim"
     mapped = within_limits(made, gpu_resources={resource: "gpu"})
     assert (mapped.refused, sums(mapped, gpu_resources=(resource,))) == ("", (1, 1, 128, 1))
 
