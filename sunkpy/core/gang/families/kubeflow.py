@@ -78,7 +78,7 @@ def seats(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_wo
         count(owner, "spec.elasticPolicy.minReplicas", least_workers, least=1)
         if least_workers > workers:
             raise BadDeclaration(
-                (f"{whose}: spec.elasticPolicy.minReplicas is {least_workers}, more than the {workers} workers")
+                f"{whose}: spec.elasticPolicy.minReplicas is {least_workers}, more than the {workers} workers"
             )
         held[WORKER] = least_workers
     least = policy.scheduling_policy.min_available if policy.scheduling_policy else None
