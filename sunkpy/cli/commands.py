@@ -163,13 +163,14 @@ def drain(
     *,
     is_trial: bool,
 ) -> None:
-    """Take nodes out of service: no new job or pod starts on them. Running ones end in their own time, which is shown.
+    """Take nodes out of service: no new job or pod starts on them. Running ones go on until they end.
 
     NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command cordons
     the Node, and sunkpy drains it in Slurm, too; this needs the right to patch Nodes. With --slurm, it drains the node
-    in Slurm; this needs the token of a Slurm operator, which the user of the scheduler's pod is not. Drains and cordons
-    of others stay, unless --set-by names their owners. If one NODE does not exist, none is changed. Exit code 1: a node
-    was not changed. 3: Slurm refused, or did not answer.
+    in Slurm; this needs the token of a Slurm operator (--slurm-token-file), because the scheduler's own token is not
+    enough. Drains and cordons of others stay, unless --set-by names their owners. If one NODE does not exist, none is
+    changed. The command prints which jobs and pods are still there, and when the jobs end at the latest. Exit code 1: a
+    node was not changed. 3: Slurm refused, or did not answer.
 
     Example: kubectl sunk drain 'rack[1-3]n[01-04]' --reason 'new switch'
     """
@@ -225,9 +226,9 @@ def verify(access: Access, nodes: tuple[str, ...], selector: str, form: Form, *,
 
     NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. sunkpy drains each node; when
     its jobs have ended, its next slurmd pod runs the check; if the check passes, the node returns. At most
-    `health.maxPercent` of a pool is checked at a time, but three nodes may always be. Run it also for a node whose last
-    check failed, once you have mended the node. Drains of others stay. This needs the right to patch Nodes. Exit code
-    1: a node was left as it is.
+    `health.maxPercent` of a pool is checked at a time, but three nodes are always allowed. Run it also for a node whose
+    last check failed, once you have mended the node. Drains of others stay. This needs the right to patch Nodes. Exit
+    code 1: a node was left as it is.
 
     Example: kubectl sunk verify 'gpu-[001-008]'
     """
@@ -321,8 +322,9 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
     """Check an installation: what was tried, what was found, what to do. Without --canary, it only reads.
 
     With --canary, it runs a test job and a test pod. The job asks for a GPU if Slurm has some, and compares the device
-    that it sees with the one that Slurm gave it; then slurmdbd has to know its end. The job belongs to the Slurm user
-    of the token, or else of the scheduler. The pod is created with your rights, and removed again.
+    that it sees with the one that Slurm gave it; then doctor checks that slurmdbd knows how the job ended. The job
+    belongs to the Slurm user of the token, or else of the scheduler. The pod is created with your rights, and removed
+    again.
 
     Exit code 0: all is well. 1: a check warns, or was skipped. 2: a check failed.
 
