@@ -177,7 +177,9 @@ class Takeover:
             record.fire()
         self._settled.clear()
         gc.freeze()
-        self._log.info("adopted", gangs=len(self._ledger), pods=len(self._cluster.pods))
+        self._log.info(
+            "the gangs of the previous leader are known", gangs=len(self._ledger), pods=len(self._cluster.pods)
+        )
 
     # ------------------------------------------------ what may go on until then
 

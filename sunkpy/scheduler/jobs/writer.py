@@ -153,7 +153,7 @@ class JobWriter:
             async with self._queuing:
                 await self._slurm.exclude_nodes(action.job, action.excluded, user=user)
         except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
-            self._log.warning("job not updated", job=action.job, error=error.message)
+            self._log.warning("list of excluded nodes of a job not updated", job=action.job, error=error.message)
         self._ledger.change_job(record, action.job, lambda job: job.excluding(action.excluded))
 
     async def change(self, record: GangRecord, action: act.UpdateTerms) -> str | None:
