@@ -34,7 +34,7 @@ that go with what is wanted). */}}
 {{- $spelt := dict }}
 {{- range $key, $value := .wanted }}
 {{- $lower := lower $key }}
-{{- with get $spelt $lower }}{{ fail (printf "%s: %s and %s are the same key for Slurm: keep one of them, %s if the chart's values.yaml has it" $path . $key .) }}{{ end }}
+{{- with get $spelt $lower }}{{ fail (printf "%s: %s and %s are the same key for Slurm: write it only once. If values.yaml of the chart has the key, spell it as there" $path . $key) }}{{ end }}
 {{- $_ := set $spelt $lower $key }}
 {{- with get $says $lower }}{{ fail (printf "%s.%s: %s" $path $key .) }}{{ end }}
 {{- /* YAML reads OFF as false. */}}

@@ -236,7 +236,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", _conf("SlurmctldPort", 7000), "slurmConfig.conf.SlurmctldPort: the chart sets it"),
         ("slurm", {"partitions": {"low": {"conf": {"OverSubscribe": '"FORCE"'}}}}, "cpus of a pod to other jobs"),
         ("slurm", _conf("LaunchParameters", '"a # b"'), "/slurmConfig/conf/LaunchParameters"),
-        ("slurm", _conf("killwait", 5), "KillWait and killwait are one key of Slurm"),
+        ("slurm", _conf("killwait", 5), "KillWait and killwait are the same key for Slurm"),
         (
             "slurm",
             {"accounting": {"slurmdbd": {"conf": {"StorageHost": "x"}}}},

@@ -215,7 +215,7 @@ def test_a_device_class_needs_a_gres(name, expand, resource, manifests):
 def test_nobody_asks_for_the_devices_of_a_claim_without_one():
     resource = CLAIMED + "gpu.example.com"
     made = of({"containers": [{"name": "c", "resources": {"requests": {resource: "1"}}}]}, 1)
-    assert "ask for the devices by a claim" in within_limits(made, gpu_resources={resource: "gpu"}).refused
+    assert "ask for the devices by a ResourceClaim" in within_limits(made, gpu_resources={resource: "gpu"}).refused
 
 
 def test_a_device_of_a_plugin_is_the_business_of_nodes_that_offer_it():
