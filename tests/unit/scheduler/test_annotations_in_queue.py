@@ -69,7 +69,7 @@ def test_every_annotation_that_a_job_is_made_of_has_a_row():
 
 
 OF_GANGS = {
-    names.ANNOTATION_GANG: (names.ANNOTATION_GANG_SIZE, "other", "so that the pod that is made in its place belongs to"),
+    names.ANNOTATION_GANG: (names.ANNOTATION_GANG_SIZE, "other", "the pod that is made in its place belongs to"),
     names.ANNOTATION_GANG_SIZE: (names.ANNOTATION_GANG_SIZE, "3", "pods of a gang must agree: a says '2', b says '3'"),
     names.ANNOTATION_GANG_ROLES: (names.ANNOTATION_GANG_ROLES, "x=1,y=3", "pods of a gang must agree: a says"),
     names.ANNOTATION_GANG_ROLE: (
