@@ -417,12 +417,12 @@ def avoid_nodes(
     avoided: dict[str, str] = {}
     for term, pod in away:
         for domain, other in places.first_in_each_domain(term, others, _selector(term, pod.metadata)).items():
-            _avoid(avoided, places.nodes_in(term, domain), f"its anti-affinity keeps it away from {show(other)}")
+            _avoid(avoided, places.nodes_in(term, domain), f"near {show(other)}, which its anti-affinity avoids")
     for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
             there = places.first_in_each_domain(term, shutting_out, lambda other: _counts(other, but))
             for domain, other in there.items():
-                _avoid(avoided, places.nodes_in(term, domain), f"the anti-affinity of {show(other)} keeps it away")
+                _avoid(avoided, places.nodes_in(term, domain), f"near {show(other)}, whose anti-affinity keeps it away")
     for port in sorted(set[int]().union(*map(host_ports_of, pods))):
         for other in around.on_port(port):
             if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):
@@ -435,7 +435,7 @@ def avoid_nodes(
             _avoid(
                 avoided,
                 (name for name in around.nodes if name not in near),
-                ("no pod that its affinity asks for is there"),
+                ("without a pod that its affinity asks for"),
             )
     for pod in one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by):
         there_now = (other for other in around.everyone() if other.uid not in but)

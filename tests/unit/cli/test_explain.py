@@ -134,7 +134,7 @@ async def test_where_anti_affinity_decides_the_pod_that_keeps_it_away_is_the_rea
     text = await of_pod(world, tmp_path)
     assert text.startswith("Pod default/web is not submitted: no node fits\n")
     for number in (1, 2):
-        assert f"not n{number}: pod default/db-{number} is in " in text, text
+        assert f"not n{number}: near pod default/db-{number}, which" in text, text
     assert ("may use" in text, "leads" in text) == (False, False)
 
 
@@ -149,7 +149,7 @@ async def test_a_person_who_may_see_all_pods_is_told_which_pod_of_another_namesp
     world.api.change("nodes", "", "node-1", {"metadata": {"labels": {"kubernetes.io/hostname": "node-1"}}})
     world.add_pod("db", namespace="stock", node="node-1", labels={"app": "db"}, schedulerName="default-scheduler")
     world.add_pod(labels={"app": "web"}, affinity=apart)
-    assert "not n1: its anti-affinity keeps it away from pod stock/db" in await of_pod(world, tmp_path)
+    assert "not n1: near pod stock/db, which its anti-affinity avoids" in await of_pod(world, tmp_path)
 
 
 async def test_a_pod_whose_node_has_no_room_yet_waits_for_the_one_that_ends(world, tmp_path):

@@ -142,13 +142,15 @@ THEIRS = msgspec.structs.replace(
             "qos: {x: {priority: 3}}",
             "! QoS x was made by somebody else and is left as it is. To hand it over to sunkpy: sacctmgr",
         ),
-        ("accounts: {a: {shares: 9}}", "! account a was made by somebody else and is left as it is. To hand it over:"),
+        (
+            "accounts: {a: {shares: 9}}",
+            "! account a was made by somebody else and is left as it is. To hand it over to",
+        ),
         ("users: {bob: {accounts: {a: {shares: 9}}}}", "! user bob in account a was made by somebody else and is left"),
         (
             "accounts: {b: {}}\nusers: {bob: {accounts: {b: {}}}}",
             "! default account a of user bob was made by somebody else and is left as it is. To hand it over to "
-            "sunkpy: sacctmgr "
-            "modify user bob where cluster=it set defaultaccount=b",
+            "sunkpy: sacctmgr modify user bob where cluster=it set defaultaccount=b",
         ),
     ],
 )

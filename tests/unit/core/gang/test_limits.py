@@ -261,10 +261,10 @@ def around(pods_on):
     return Surroundings.of(NODES, bound)
 
 
-IN_ANTI = "its anti-affinity keeps it away from pod default/other"
-IN_ELSEWHERE = "its anti-affinity keeps it away from a pod of another namespace"
-KEEPS_AWAY = "the anti-affinity of pod default/other keeps it away"
-NOT_THERE = "no pod that its affinity asks for is there"
+IN_ANTI = "near pod default/other, which its anti-affinity avoids"
+IN_ELSEWHERE = "near a pod of another namespace, which its anti-affinity avoids"
+KEEPS_AWAY = "near pod default/other, whose anti-affinity keeps it away"
+NOT_THERE = "without a pod that its affinity asks for"
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ NOT_THERE = "no pod that its affinity asks for is there"
         (
             {},
             {"n3": [there(apart(term(namespaces=["default"])), namespace="elsewhere")]},
-            {"n3": "the anti-affinity of a pod of another namespace keeps it away"},
+            {"n3": "near a pod of another namespace, whose anti-affinity keeps it away"},
         ),
         (ports(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
         (sidecar(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
@@ -304,7 +304,7 @@ def test_nodes_to_avoid_now(mine, theirs, avoided):
 def test_who_may_see_all_pods_learns_which_one_is_in_the_way():
     mine, theirs = apart(term() | {"namespaces": ["elsewhere"]}), {"n1": [there(namespace="elsewhere")]}
     avoided = avoid_nodes([one(mine)], around(theirs), names_all=True)
-    assert avoided == {"n1": "its anti-affinity keeps it away from pod elsewhere/other"}
+    assert avoided == {"n1": "near pod elsewhere/other, which its anti-affinity avoids"}
 
 
 def test_pods_of_its_own_gang_and_those_that_are_ending_can_be_left_out():

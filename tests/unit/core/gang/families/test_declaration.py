@@ -153,7 +153,7 @@ CHAIN = [jobset.replicated_job(f"w{n}", 1, 1, depends_on={f"w{n - 1}": "Complete
         (_annotated(",".join(f"r{n}=1" for n in range(20_000))), "20000 entries"),
         (_in_order([("w", 1, 1), ("v", MANY, 1)]), "65533 pods"),
         (_in_order(CHAIN), "300 entries"),
-        (_in_order([("w", 1, 1)] * 2000), "the most"),
+        (_in_order([("w", 1, 1)] * 2000), "may have at most"),
         (_spark(MANY), "65533 pods"),
         (_ray(MANY), "65533 pods"),
         (_ray(0, groups=500), "500 entries"),
