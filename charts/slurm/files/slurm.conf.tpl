@@ -16,7 +16,7 @@
 {{- include "slurm.checkPotential" (dict "root" . "most" (get $given "maxnodecount")) }}
 {{- $labelled := and .Values.topology.source (ne .Values.topology.source "slinky") }}
 {{- if and (regexMatch "(?i)tree|block" (get $given "topologyplugin")) (not (hasKey $files "topology.conf")) (not (hasKey $files "topology.yaml")) }}
-{{- fail "slurmConfig.conf.TopologyPlugin needs a topology: add topology.conf or topology.yaml to slurmConfig.files" }}
+{{- fail "slurmConfig.conf.TopologyPlugin: a topology is missing: add topology.conf or topology.yaml to slurmConfig.files" }}
 {{- end }}
 {{- /* Nodes are pods, which fetch this file from slurmctld and say themselves what they have. A job that could not be launched,
 by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held. The script of the chart says whose job stands

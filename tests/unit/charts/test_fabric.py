@@ -137,16 +137,15 @@ def test_slurmctld_and_login_pods_hear_the_machines_where_no_policy_can_name_pod
     [
         (
             {"compute": {"fabric": {"hostNetwork": True}}},
-            "fabric.hostNetwork of NodeSet compute: no NetworkPolicy can select pods on the machines' network, so"
-            " slurmctld would not hear them: name the addresses of the machines in networkPolicies.slurmdFrom,"
-            " [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. "
-            "No policy limits what jobs there can reach, not even jobEgress",
+            "fabric.hostNetwork of NodeSet compute: no NetworkPolicy can select pods on the machines' network, so "
+            "the policy of slurmctld would shut out these slurmd pods. Name the addresses of the machines in "
+            "networkPolicies.slurmdFrom, [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. No policy "
+            "limits what jobs on these nodes can reach, not even networkPolicies.jobEgress",
         ),
         (
             _on_machines(networks=["ib"]),
             "fabric.networks of NodeSet compute: with fabric.hostNetwork, the pods have all interfaces of the machine, "
-            "and"
-            " Multus adds none: leave out networks or hostNetwork",
+            "and Multus adds none: leave out networks or hostNetwork",
         ),
         (
             {"compute": {"podAnnotations": {NETWORKS: "ib"}, "fabric": {"networks": ["ib"]}}},
@@ -159,7 +158,7 @@ def test_slurmctld_and_login_pods_hear_the_machines_where_no_policy_can_name_pod
         (
             {**BY_SSH, "nodeSets": {"ib": {"fabric": {"hostNetwork": True}}}},
             "fabric.hostNetwork of NodeSet ib: the machine's own sshd uses port 22, so set fabric.sshPort to another"
-            " for compute.ssh",
+            " port, for compute.ssh",
         ),
     ],
 )

@@ -487,12 +487,16 @@ REQUEUE = [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]
 BEGIN = [f"update jobid={OWN_JOB} starttime=now+3"]
 
 
+AGAIN = "the job is requeued"
+NOT_AGAIN = "the allocation is cancelled, because Slurm cannot requeue it"
+
+
 @pytest.mark.parametrize(
     ("state", "calls", "says"),
     [
-        ("RUNNING Reason=Prolog Requeue=1", REQUEUE + BEGIN, ["queued again"]),
-        ("RUNNING Reason=Prolog Requeue=0", [*REQUEUE, f"update jobid={OWN_JOB} requeue=0", *BEGIN], ["queued again"]),
-        ("RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"], ["the allocation is cancelled, because Slurm"]),
+        ("RUNNING Reason=Prolog Requeue=1", REQUEUE + BEGIN, [AGAIN]),
+        ("RUNNING Reason=Prolog Requeue=0", [*REQUEUE, f"update jobid={OWN_JOB} requeue=0", *BEGIN], [AGAIN]),
+        ("RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"], [NOT_AGAIN]),
         ("CANCELLED Reason=None", [], []),
         ("RUNNING Reason=None", [], []),
     ],

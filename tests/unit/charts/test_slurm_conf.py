@@ -91,7 +91,7 @@ def _refused(values: Mapping[str, object]) -> str:
         ("MpiDefault", "cray_shasta", "cray_shasta: it is for the launcher of Cray's own systems, and srun would fail"),
         ("PrivateData", ["usage", "nodes"], "nodes: user k8s, who asks Slurm for pods, would see no node"),
         ("PrivateData", "all", "all: user k8s, who asks Slurm for pods, would see no node"),
-        ("TopologyPlugin", "topology/block", " needs a topology: add topology.conf or topology.yaml to"),
+        ("TopologyPlugin", "topology/block", "a topology is missing: add topology.conf or topology.yaml to"),
         (
             "CliFilterPlugins",
             "cli_filter/lua",
