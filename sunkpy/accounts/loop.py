@@ -60,7 +60,7 @@ class AccountsLoop:
         self._due: frozenset[bytes] = frozenset()
         self._log = structlog.get_logger("accounts")
         self._logged: tuple[str, ...] = ()
-        self.problem: str | None = "slurmdbd was not yet brought in line with the values"
+        self.problem: str | None = "slurmdbd does not have the accounts, QoS and users of the values yet"
 
     async def run(self) -> None:
         """Keep slurmdbd in line with the values until cancelled. If slurmdbd is away, or refuses something, try again
@@ -99,7 +99,7 @@ class AccountsLoop:
                 self._metrics.settled.set(time.time())
                 return True
             await self._carry_out(plan)
-        self._log.warning("slurmdbd does not show a change that was written", change=describe_change(plan.changes[0]))
+        self._log.warning("slurmdbd accepted a change, but does not show it", change=describe_change(plan.changes[0]))
         return False
 
     async def _plan(self) -> AccountsPlan:

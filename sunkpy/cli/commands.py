@@ -169,9 +169,9 @@ def drain(
 
     NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command cordons
     the Node, and sunkpy drains it in Slurm, too; this needs the right to patch Nodes. With --slurm, it drains the node
-    in Slurm; this needs the token of a Slurm operator, which the user of the scheduler's pod is not. Drains and cordons
-    of others stay, unless --set-by names their owners. If one NODE does not exist, none is changed. Exit code 1: a node
-    could not be changed. 3: Slurm refused, or did not answer.
+    in Slurm; this needs the token of a Slurm operator (--slurm-token-file), because the scheduler's own token is not
+    enough. Drains and cordons of others stay, unless --set-by names their owners. If one NODE does not exist, none is
+    changed. Exit code 1: a node was not changed. 3: Slurm refused, or did not answer.
 
     Example: kubectl sunk drain 'rack[1-3]n[01-04]' --reason 'new switch'
     """
@@ -227,9 +227,9 @@ def verify(access: Access, nodes: tuple[str, ...], selector: str, form: Form, *,
 
     NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. sunkpy drains each node; when
     its jobs have ended, its next slurmd pod runs the check; if the check passes, the node returns. At most
-    `health.maxPercent` of a pool is checked at a time, but three nodes may always be. Run it also for a node whose last
-    check failed, once you have mended the node. Drains of others stay. This needs the right to patch Nodes. Exit code
-    1: a node was left as it is.
+    `health.maxPercent` of a pool is checked at a time, but three nodes are always allowed. Run it also for a node whose
+    last check failed, once you have mended the node. Drains of others stay. This needs the right to patch Nodes. Exit
+    code 1: a node was left as it is.
 
     Example: kubectl sunk verify 'gpu-[001-008]'
     """

@@ -25,22 +25,24 @@ CONDITIONS: Final = {
     ),
     "SlurmCordon": Meaning(
         _BOTH,
-        "A person, a health check or Slurm itself has set the Slurm node to DRAIN, FAIL or DOWN. The message of "
-        "the condition is Slurm's reason. By default the operator cordons the Node because of it "
+        "A person, a health check or Slurm itself has set the Slurm node to DRAIN, FAIL or DOWN. Drains of sunkpy do "
+        "not count, and neither does DOWN because slurmd does not respond or the machine started again. The message "
+        "of the condition is Slurm's reason. By default the operator cordons the Node because of it "
         "(`slurmDrains.policy`), unless the reason of the condition is `TooManyAtOnce`.",
     ),
     "SlurmRunning": Meaning(
         _SLURMD,
-        "A job or an epilog is on the Slurm node. While the Slurm node is open, the condition is late by 5 s, or "
-        "by 1 s for each 20 nodes of the cluster if that is longer.",
+        "A job or an epilog is on the Slurm node. While the Slurm node is open, the condition follows after 5 s, or "
+        "after 1 s for each 20 nodes of the cluster if that is longer.",
     ),
     "SlurmNotResponding": Meaning(
-        _BOTH, "slurmctld has said for at least 10 s that the slurmd of this node does not answer."
+        _BOTH,
+        "For more than 10 s, Slurm has shown the node as not responding: slurmctld does not hear from its slurmd.",
     ),
     "sunkpy.dev/registered": Meaning(
         _SLURMD,
         "Slurm knows the pod's Slurm node and can use it. The condition is the readiness gate of slurmd pods. "
-        "While Slurm cannot be read, it keeps its last value.",
+        "While Slurm cannot be read, the condition stays as it was.",
     ),
     "Available": Meaning(
         _NODESET, "At most `maxUnavailable` slurmd pods of the NodeSet are missing, not ready or being removed."
@@ -68,13 +70,13 @@ CONDITIONS: Final = {
     ),
     "Reconciling": Meaning(
         _NODESET,
-        "The operator works on the NodeSet, and does not only wait for jobs to end. The condition exists only "
-        "while it is True.",
+        "The operator is at work on the NodeSet: it does more than wait for jobs to end. The NodeSet has this "
+        "condition only while it is True.",
     ),
     "Stalled": Meaning(
         _NODESET,
-        "The operator cannot go on until a person corrects something; the message says what. The condition exists"
-        " only while it is True.",
+        "The operator cannot go on until a person corrects something; the message says what. The NodeSet has this "
+        "condition only while it is True.",
     ),
     "DrainTimeout": Meaning(
         _NODESET,
@@ -111,11 +113,15 @@ CONDITIONS: Final = {
 CONDITION_REASONS: Final = {
     "Draining": Meaning("SlurmDrain", "Slurm starts no new job on the node, and a job or an epilog is still there."),
     "Drained": Meaning("SlurmDrain", "Slurm starts no new job on the node, and no job and no epilog is there."),
-    "NotDrained": Meaning("SlurmDrain", "Slurm may start jobs on the node."),
-    "DrainedInSlurm": Meaning(
-        "SlurmCordon", "Somebody closed the node in Slurm: a person, a health check, or Slurm itself."
+    "NotDrained": Meaning(
+        "SlurmDrain",
+        "The Slurm node has no drain, and nobody has set it to FAIL or DOWN. Jobs can start there if its slurmd "
+        "answers.",
     ),
-    "NotDrainedInSlurm": Meaning("SlurmCordon", "Nobody closed the node in Slurm."),
+    "DrainedInSlurm": Meaning(
+        "SlurmCordon", "Somebody other than sunkpy closed the node in Slurm: a person, a health check, or Slurm itself."
+    ),
+    "NotDrainedInSlurm": Meaning("SlurmCordon", "Nobody except sunkpy has closed the node in Slurm."),
     "InvalidInSlurm": Meaning(
         "SlurmCordon",
         "Slurm refuses the node, because slurmd reports other CPUs, memory or GPUs than Slurm's record of the "
@@ -281,12 +287,12 @@ EVENTS: Final = {
     ),
     "PreemptionIsFinal": Meaning(
         _WORKLOAD,
-        "Written when the pod's gang starts: if Slurm later takes the gang's nodes, the scheduler evicts the pods, "
-        "and their owner makes no new ones. The text says why.",
+        "Written when the pods of a gang are bound: if Slurm later takes the gang's nodes, the scheduler evicts the "
+        "pods, and their owner makes no new ones. The text says why.",
     ),
     "SeatRefused": Meaning(
         _WORKLOAD,
-        "For half a minute, the node that the gang's job holds for this pod did not accept it: the node is "
+        "For half a minute, the node that the gang's job holds for this pod did not accept the pod: the node is "
         "cordoned or tainted, or other pods fill it. The pod gets a Slurm job of its own. The job of the gang "
         "keeps that node until the job ends.",
     ),
@@ -404,10 +410,10 @@ EVENTS: Final = {
     "JobsWaiting": Meaning(
         _NODESET,
         "Many jobs have waited for ten minutes for nodes of the NodeSet's partitions: at least ten, and at least "
-        "one for each ten nodes. The text says how many nodes of the NodeSet Slurm cannot use: drained ones, down "
-        "ones, Nodes that fit above `replicas`, and wanted Nodes that do not fit. The Event comes at most every ten "
-        "minutes, and with the same "
-        "text every half hour. It needs `syncer.metrics.enabled`.",
+        "one for each ten nodes. The text says how many nodes of the NodeSet are drained, are down, fit although "
+        "`replicas` wants no more, or are wanted although no Node fits. Without such nodes there is no Event. The "
+        "Event comes at most every ten minutes, and while it names the same kinds of nodes every half hour. It needs "
+        "`syncer.metrics.enabled`.",
     ),
     "CannotGrow": Meaning(
         _NODESET,
@@ -427,8 +433,8 @@ EVENTS: Final = {
     ),
     "TooManyAtOnce": Meaning(
         "slurmd Pod, NodeSet, Node",
-        "The operator or the syncer did not act on this object, because a cap limits on how many nodes or pods it "
-        "acts at once. The text says what it left undone. See "
+        "The operator or the syncer did not do something to this object, because it may do that to only so many "
+        "nodes or pods at once. The text says what was left undone. See "
         "[troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",
     ),
     "SlurmCordon": Meaning(_NODE, "The operator cordoned the Node, because its Slurm node is drained in Slurm."),

@@ -75,7 +75,9 @@ class PluginServer:
             try:
                 await register(request, timeout=10)
             except grpc.aio.AioRpcError as error:
-                self._log.warning("not registered", folder=str(self._folder), error=error.details())
+                self._log.warning(
+                    "the kubelet has not registered the plugin", folder=str(self._folder), error=error.details()
+                )
                 return False
         self._log.info("registered", resource=self._settings.resource)
         return True
@@ -123,7 +125,7 @@ class PluginServer:
                 gpus = await self._allocator.allocate(len(asked.devices_ids))
             except HandoutRefused as refused:
                 self._metrics.allocations.labels("refused").inc()
-                self._log.warning("refused", why=str(refused))
+                self._log.warning("GPUs refused to a container", why=str(refused))
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{self._settings.resource}: {refused}")
             self._metrics.allocations.labels("allocated").inc()
             answer.container_responses.append(self._given(gpus))

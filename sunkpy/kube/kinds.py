@@ -269,8 +269,8 @@ class OwnerKinds:
             if self._has_room(kind):
                 self._note_found(kind, place)
             else:
-                why = f"{MOST_KINDS} kinds of owners are followed already, which is the limit"
-                self._note_refused(kind, f"the scheduler does not follow {place.title}: {why}")
+                why = f"{MOST_KINDS} kinds of owners are watched already, which is the limit"
+                self._note_refused(kind, f"the scheduler does not watch {place.title}: {why}")
 
     def _has_room(self, kind: Kind) -> bool:
         """True if the kind may be followed: it already is, it is expected, or there are few enough others."""

@@ -166,7 +166,10 @@ class Asker:
             taken += 1
             known[node.name] = self._clock() + _RETURNS_WITHIN_S
         if taken:
-            note = f"{taken} node{'' if taken == 1 else 's'} that no autoscaler has removed yet: taken back for jobs"
+            note = (
+                f"jobs want nodes: slurmd pods are made again on {taken} node{'' if taken == 1 else 's'} left to "
+                "autoscalers"
+            )
             await self._events.normal(nodeset, names.NODESET_KIND, reason="NodesTakenBack", action="Ask", note=note)
         return wish.without(taken)
 

@@ -74,7 +74,7 @@ class Process:
         self.lost_events = Counter(
             "sunkpy_events_lost",
             "Events that were not written, by `why`. `failed`: the log has the reason. `too many`: the "
-            "apiserver takes Events more slowly than the process makes them, and no work waits for Events",
+            "process made Events faster than the apiserver took them",
             ["why"],
             registry=self.registry,
         )

@@ -53,18 +53,23 @@ class QueueMetrics:
         self.clock = clock
         self._depth = Gauge(
             "sunkpy_queue_depth",
-            "Keys that wait for a worker. If it grows, there is too much to do, or the other side is slow",
+            "Objects (such as nodes or gangs) that wait for a worker. If the number grows, there is too much to do, or "
+            "the "
+            "apiserver or Slurm is slow",
             ["queue"],
             registry=registry,
         )
         self._reconciles = Counter(
             "sunkpy_reconcile",
-            "Passes that have ended, by `result`. `error`: the log has the reason",
+            "How often a worker has handled an object of its queue, by `result`. `error`: the log has the reason",
             ["queue", "result"],
             registry=registry,
         )
         self._seconds = Histogram(
-            "sunkpy_reconcile_seconds", "Seconds that one pass takes", ["queue"], registry=registry
+            "sunkpy_reconcile_seconds",
+            ("Seconds that a worker takes to handle one object of its queue"),
+            ["queue"],
+            registry=registry,
         )
 
     def reconciled(self, queue: WorkQueue[K], result: str, *, started_s: float) -> None:

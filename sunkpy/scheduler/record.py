@@ -377,8 +377,8 @@ class GangRecord:
             return _another(delay_s)
         self.halt, self.retry_at = Halt(usable=self.usable, again_at=self.retry_at), now + _ALIKE_AGAIN_S
         then = (
-            f"as {times} in a row were given back for this, no other is submitted for an hour, unless the pods, their "
-            "owner or the nodes that they may use change"
+            f"{times} jobs in a row were given back for this reason: no other job is submitted for an hour, unless the "
+            "pods, their owner or the nodes that they may use change"
         )
         self.refused = f"{why}; {then}"
         return then
@@ -427,7 +427,7 @@ class GangRecord:
             self.forgive()
         elif self.change_helps_at < self.retry_at:
             self.retry_at = self.change_helps_at
-            self.refused += f"; pods or owner change again and again: {_another(self.retry_at - now)}"
+            self.refused += f"; the pods or their owner change again and again: {_another(self.retry_at - now)}"
 
     def forget_refused_nodes(self, *, now: float) -> None:
         """Forget the refusals by nodes that have expired by now: the gang's next job may use these nodes again."""
@@ -469,4 +469,4 @@ class GangRecord:
 
 
 def _another(delay_s: float) -> str:
-    return f"another is submitted in {delay_s:.0f} s"
+    return f"another job is submitted in {delay_s:.0f} s"

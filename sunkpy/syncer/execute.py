@@ -161,7 +161,7 @@ class Executor:
             case SetComment(comment=comment):
                 await self._report(action, None, "SlurmNodeOwned", comment)
             case SetAddress(name=name, address=address):
-                note = f"Slurm looked for node {name} where an earlier pod was: its address is {address} now"
+                note = f"Slurm used the address of an earlier pod for node {name}, and uses {address} now"
                 await self._report(action, pod, "SlurmNodeReaddressed", note)
             case SetTopology(name=name, topology=topology):
                 note = f"Slurm node {name} is at {topology or 'no place'} in the topology"
@@ -241,7 +241,11 @@ class Executor:
 
     async def _report_capped(self, action: SlurmAction, pod: Pod | None) -> None:
         kind = type(action).__name__
-        note = f"{kind} {action.name} postponed: too many nodes lost their pods or their readiness within a minute"
+        what = "deletion" if isinstance(action, DeleteSlurmNode) else "drain"
+        note = (
+            f"the {what} of Slurm node {action.name} is postponed: too many nodes lost their pods or their readiness "
+            "within a minute"
+        )
         self._metrics.capped.labels(kind).inc()
         self._log.error(note)
         if pod is not None:

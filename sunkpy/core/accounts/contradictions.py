@@ -38,7 +38,9 @@ def _in_names(tree: Tree) -> Iterator[str]:
     ):
         for name in names:
             if not pattern.fullmatch(name):
-                yield f"{kind} {name!r}: a name has lower-case letters, digits and _ . - inside, at most 60 characters"
+                yield (
+                    f"{kind} {name!r}: a name has at most 60 characters, which are lower-case letters, digits and _ . -"
+                )
             elif name == ROOT and kind != "QoS":
                 yield f"{kind} root belongs to Slurm"
             elif name == CLOSED and kind == "QoS":
@@ -144,7 +146,10 @@ def _in_default(name: str, user: WantedUser) -> Iterator[str]:
 
 def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: Tree) -> Iterator[str]:
     if own.qos == ():
-        yield f"{who} has no QoS at all: to inherit the QoS of the account above, leave `qos` out"
+        yield (
+            f"{who} has an empty `qos`, so it could use no QoS: to inherit the QoS of the account above, leave "
+            "`qos` out"
+        )
         return
     for qos in own.qos or ():
         if qos not in _known_qos(tree):
@@ -166,7 +171,7 @@ def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
             tables += [limit.tres_minutes, limit.job_tres]
         named |= {tres for table in tables for tres in table}
     for tres in sorted(named - tree.now.tres):
-        yield f"{who} limits {tres}, which Slurm does not count: see AccountingStorageTRES"
+        yield f"{who} limits {tres}, which Slurm does not count: add it to accounting.tres of chart slurm"
 
 
 def _known_qos(tree: Tree) -> set[str]:

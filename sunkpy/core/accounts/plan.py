@@ -292,4 +292,4 @@ def _change(after: AssociationRecord, before: AssociationRecord, *, closes: bool
 
 
 def _not_ours(what: str, command: str) -> str:
-    return f"{what} was made by somebody else and is left as it is. To hand it over: sacctmgr {command}"
+    return f"{what} was made by somebody else and is left as it is. To hand it over to sunkpy: sacctmgr {command}"

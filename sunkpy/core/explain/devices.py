@@ -116,7 +116,10 @@ def explain_node(facts: NodeFacts) -> Explanation:
         what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
     elif why := problem_told(_told(facts)):
         labels = f"kubectl get node {facts.node} --show-labels"
-        what_to_do = f"Label the Node: {why}. Until then Slurm keeps the node where it was. See its labels: {labels}"
+        what_to_do = (
+            f"Label the Node, or correct topology in the values: {why}. Until then the node keeps its place in Slurm's "
+            f"topology. See its labels: {labels}"
+        )
     if any(row.is_odd for row in rows):
         standing += "; Slurm and the driver do not know the same devices"
         what_to_do = (
@@ -287,7 +290,11 @@ def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[DeviceOwner]:
 def _pod_owner(pod: Pod, job: str) -> DeviceOwner:
     claims = ", ".join(claim_names(pod).values())
     is_handed_out = bool(devices_on(pod))
-    by_count = "by sunkpy's device plugin" if is_handed_out else "without a claim: a plugin may have chosen another"
+    by_count = (
+        "by sunkpy's device plugin"
+        if is_handed_out
+        else "without a claim: the device plugin may have chosen another device"
+    )
     how = f"claim {claims}" if claims else by_count
     return DeviceOwner(", ".join(filter(None, (f"pod {'/'.join(pod.key)}", how, job))), pod.uid)
 

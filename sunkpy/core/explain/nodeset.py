@@ -204,7 +204,7 @@ def _next(world: World, plan: Plan) -> Iterator[str]:
     if outdated and world.nodeset.spec.update_strategy.type == "RollingUpdate":
         paused = ", when the roll is no longer paused" if world.nodeset.spec.paused else ""
         paused = paused or ("" if rolls_now(world.nodeset.spec, world.now) else ", in the next window")
-        yield f"{_named(outdated)}: of an older template or offer, each in its turn{paused}"
+        yield f"{_named(outdated)}: of an older template or with outdated resources, each in its turn{paused}"
     if plan.missing:
         yield f"{plan.missing} more to create"
 

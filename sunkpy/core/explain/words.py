@@ -169,9 +169,11 @@ CURES: Final = {
     "InvalidAccount": "Name an account that exists: sunkpy.dev/account. To list them: sacctmgr show account",
     "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos. To list them: sacctmgr show qos",
     "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
-    "DependencyNeverSatisfied": "The job that it depends on did not end as asked. Name another one, or none: "
+    "DependencyNeverSatisfied": "A job that it depends on did not end as asked. Name another dependency, or none: "
     "sunkpy.dev/dependency.",
-    "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: kubectl sunk jobs release {job}",
+    "JobHeldAdmin": (
+        "Ask an administrator of Slurm why the job is held, and to release it: kubectl sunk jobs release {job}"
+    ),
     "JobHeldUser": f"Release it: {RELEASE}",
     "JobHoldMaxRequeue": f"Find out why it does not start, then release it: {RELEASE}",
 }
@@ -192,7 +194,7 @@ PENDING_REASONS: Final = {
     "Cleaning": "its first run is still being cleaned up",
     "NodeDown": "a node that it needs is down",
     "Constraints": "no node that is up has what it asks for at the moment",
-    "SchedDefer": "Slurm looks at it with the whole queue, and not at once",
+    "SchedDefer": "Slurm does not look at it at once, but with the whole queue",
     "MaxMemPerLimit": "it asks for more memory per cpu or node than is allowed",
     "DeadLine": "it cannot end before its deadline",
     "ReservationInvalid": "its reservation cannot be used",
@@ -201,7 +203,7 @@ PENDING_REASONS: Final = {
     "MaxPoweredUpNodes": "no more nodes may be powered up at a time",
     "BurstBufferResources": "the burst buffer is full",
     "BurstBufferStageIn": "its files are copied in",
-    "FedJobLock": "the clusters of its federation agree on who runs it",
+    "FedJobLock": "the clusters of its federation have yet to agree which of them runs it",
     "AccountingPolicy": "a limit of its account or QoS is reached",
 }
 """Slurm's other reasons for waiting → their meaning (man squeue, JOB REASON CODES)."""

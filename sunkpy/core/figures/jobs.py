@@ -98,9 +98,11 @@ _HELP: Final = {
     "gpus_alloc": "GPUs that running and suspended jobs have",
     "nodes_alloc": "Nodes that running and suspended jobs have",
     "max_job_nodes": "The most nodes that a waiting job would take",
-    "min_job_nodes": "The largest number of nodes that a waiting job needs at least",
-    "max_job_nodes_nohold": "As max_job_nodes, without held jobs",
-    "min_job_nodes_nohold": "As min_job_nodes, without held jobs",
+    "min_job_nodes": "The least number of nodes that a waiting job needs; of all such jobs the largest",
+    "max_job_nodes_nohold": "The most nodes that a waiting job would take; held jobs do not count",
+    "min_job_nodes_nohold": (
+        "The least number of nodes that a waiting job needs; of all such jobs the largest; held jobs do not count"
+    ),
     "wait_part_node_limit": "Waiting jobs that want more nodes than the partition allows",
 }
 

@@ -126,7 +126,10 @@ def restricted(gang: Gang, rule: AccessRule, *, default_partition: str = "") -> 
             changes[option] = allowed[0] if has_default else ""
     options: JobSpec = msgspec.structs.replace(gang.options, **changes)
     if options.user and not is_user(options.user):
-        text = f"namespace {gang.id.namespace} is given to user {options.user!r}, which is not the name of a person"
+        text = (
+            f"Slurm user {options.user!r} of namespace {gang.id.namespace} (scheduler.access) is not the name of a "
+            "person"
+        )
         problems.append(Problem(text=text, fatal=True))
         options = msgspec.structs.replace(options, user="")
     across = {} if options.user else _across_namespaces(gang, options)
@@ -151,12 +154,12 @@ def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
     namespaces share the scheduler's Slurm user.
     """
     asked = {
-        "dependency": ("dependency", "singleton" in options.dependency, "singleton waits for jobs"),
-        "shared": ("exclusive", options.shared == "user", "exclusive: user shares nodes with jobs"),
+        "dependency": ("dependency", "singleton" in options.dependency, "singleton would wait for jobs"),
+        "shared": ("exclusive", options.shared == "user", "the value user would share nodes with jobs"),
     }
     why = (
-        f"of other namespaces too, because namespace {gang.id.namespace} has no Slurm user of its own; "
-        "an administrator gives it one in scheduler.access of the Slurm cluster"
+        f"of other namespaces, too, because namespace {gang.id.namespace} has no Slurm user of its own. Leave it out, "
+        "or ask an administrator for a Slurm user of the namespace: scheduler.access of the Slurm cluster"
     )
     return {
         field: Problem(annotation=names.PREFIX + name, text=f"{what} {why}", fatal=True)
@@ -169,7 +172,7 @@ def unknown_namespace(gang: Gang) -> Gang:
     """Return the gang for the time while its namespace is not known yet: without options, without a Slurm user, and
     with a fatal problem, so that no job is submitted for pods without a node.
     """
-    text = f"what namespace {gang.id.namespace} may ask of Slurm is not known yet"
+    text = f"the scheduler does not know yet what namespace {gang.id.namespace} may ask of Slurm"
     problems = (*gang.problems, Problem(text=text, fatal=True))
     return msgspec.structs.replace(gang, options=JobSpec(), problems=problems)
 
@@ -178,6 +181,6 @@ def _refusal(gang: Gang, option: str, refused: list[str], allowed: tuple[str, ..
     may = f"it may use {', '.join(allowed)}" if allowed else "it may name none"
     text = (
         f"namespace {gang.id.namespace} may not use {option} {', '.join(refused)}: {may}; "
-        "an administrator opens it in scheduler.access of the Slurm cluster"
+        "an administrator can allow more in scheduler.access of the Slurm cluster"
     )
     return Problem(annotation=names.PREFIX + option, text=text, fatal=True)

@@ -195,7 +195,7 @@ def explain_length(spec: PodSpec) -> str:
     for each, limit in ((counts, MOST_LINES), (to_pods, MOST_TO_PODS), (values, MOST_VALUES)):
         most = max(each, key=each.__getitem__)
         if each[most] > limit:
-            return f"has {each[most]} {most}, and {limit} are the most"
+            return f"has {each[most]} {most}, and may have at most {limit}"
     return ""
 
 
@@ -421,12 +421,12 @@ def avoid_nodes(
     avoided: dict[str, str] = {}
     for term, pod in away:
         for domain, other in places.first_in_each_domain(term, others, _selector(term, pod.metadata)).items():
-            _avoid(avoided, places.nodes_in(term, domain), f"{show(other)} is in its anti-affinity")
+            _avoid(avoided, places.nodes_in(term, domain), f"near {show(other)}, which its anti-affinity avoids")
     for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
             there = places.first_in_each_domain(term, shutting_out, lambda other: _counts(other, but))
             for domain, other in there.items():
-                _avoid(avoided, places.nodes_in(term, domain), f"{show(other)} keeps it away")
+                _avoid(avoided, places.nodes_in(term, domain), f"near {show(other)}, whose anti-affinity keeps it away")
     for port in sorted(set[int]().union(*map(host_ports_of, pods))):
         for other in around.on_port(port):
             if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):
@@ -436,7 +436,11 @@ def avoid_nodes(
         # The first pod of several that select each other may go anywhere.
         if domains or not _selects(term, pod.metadata, pod.metadata):
             near = {name for domain in domains for name in places.nodes_in(term, domain)}
-            _avoid(avoided, (name for name in around.nodes if name not in near), "no pod of its affinity is there")
+            _avoid(
+                avoided,
+                (name for name in around.nodes if name not in near),
+                ("without a pod that its affinity asks for"),
+            )
     for pod in one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by):
         there_now = (other for other in around.everyone() if other.uid not in but)
         for name, why in crowded(pod, around.nodes, there_now, is_usable=around.is_usable).items():
@@ -489,7 +493,10 @@ def _refused_devices(gang: Gang, known: Container[str]) -> str:
         wanted = (each for one in matching.containers_of(spec) for each in matching.wanted(one.resources).items())
         for resource in sorted({resource for resource, amount in wanted if amount != "0"}):
             if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
-                return f"{name} asks for {resource}, for which no GRES is set: ask for the devices by a claim"
+                return (
+                    f"{name} asks for {resource}, for which the scheduler knows no GRES: ask for the devices by a "
+                    "ResourceClaim"
+                )
     return ""
 
 
@@ -517,7 +524,10 @@ def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
         )
     keys = sorted({term.topology_key for _, term in together} | ({gang.one_domain} - {""}))
     if len(keys) > 1 and HOSTNAME not in keys:
-        return f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job within one of them"
+        return (
+            f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job together by only one of "
+            "these labels"
+        )
     return ""
 
 

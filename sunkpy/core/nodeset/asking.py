@@ -199,7 +199,7 @@ def explain_missing(nodeset: NodeSet, present: Present) -> str:
         return ""
     return (
         f"spec.growth.ask is {nodeset.spec.growth.ask}, and this cluster has no {needed.kind} "
-        f"({AUTOSCALING_GROUP}): install its CRD and an autoscaler that reads it, or choose another"
+        f"({AUTOSCALING_GROUP}): install its CRD and an autoscaler that reads it, or set growth.ask to another value"
     )
 
 
@@ -456,7 +456,7 @@ def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
     is_answered = any(each.type != UNSCHEDULABLE.type for each in found.status.conditions)
     if is_answered or age_s < _ANSWERED_WITHIN_S:
         return ""
-    return f"no autoscaler has reacted for {age_s:.0f} s: check that one runs that reads this"
+    return f"no autoscaler has reacted for {age_s:.0f} s: check that an autoscaler runs that reads objects of this kind"
 
 
 def describe_jobs(growth: GrowthStatus) -> str:

@@ -185,8 +185,10 @@ def _at_rest(world: World) -> Condition:
         reason = "WaitsForWindow"
         message = f"{_range(outdated)} of an older template stay until the window at {rfc3339(opens)}"
     elif outdated:
-        reason = "Paused" if world.nodeset.spec.paused else "OnDelete"
-        message = f"{_range(outdated)} of an older template stay until the roll is resumed or they are deleted"
+        reason, until = "OnDelete", "they are deleted (updateStrategy OnDelete)"
+        if spec.paused:
+            reason, until = "Paused", "the roll is resumed or they are deleted"
+        message = f"{_range(outdated)} of an older template stay until {until}"
     return Condition(type="Progressing", status="False", reason=reason, message=message)
 
 

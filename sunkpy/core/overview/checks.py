@@ -221,7 +221,10 @@ def _clocks(facts: Installation) -> _Verdict:
     if ahead or behind:
         texts = [f"{name} is {seconds:.0f} s ahead" for name, seconds in ahead.items()]
         texts += [f"{name} is {seconds:.0f} s behind, or its kubelet is slow" for name, seconds in behind.items()]
-        what_to_do = "See that time synchronisation runs on these Nodes: Slurm refuses credentials of wrong clocks."
+        what_to_do = (
+            "See that time synchronisation runs on these Nodes: Slurm refuses messages from a machine whose clock "
+            "is wrong."
+        )
         return _Verdict(first_of(texts, _SHOWN), what_to_do)
     return _Verdict(f"{count(len(known), 'Node')} of NodeSets agree with this machine within {AHEAD_S:.0f} s")
 

@@ -189,7 +189,9 @@ def full_nodes(
     for candidate in candidates:
         taken = held.get(candidate.node.name)
         if taken and (lacking := matching.shortfalls(needs, matching.subtracted(candidate.left, taken))):
-            full[candidate.slurm_node] = f"{lacking[0]} beside pods of other Slurm jobs, and Slurm does not count it"
+            full[candidate.slurm_node] = (
+                f"{lacking[0]} beside pods of other Slurm jobs (Slurm does not count this resource)"
+            )
     return full
 
 

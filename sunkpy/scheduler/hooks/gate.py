@@ -245,7 +245,12 @@ class Gate:
         own = self._collector.known(record).bound_job
         if (own is not None and not own.is_lost) or call.node in record.displaced or not await self._has_node(call):
             return
-        self._log.warning("displaced", gang=str(record.id), node=call.node, by=call.job_id)
+        self._log.warning(
+            "another job has a node on which pods of a lost job are",
+            gang=str(record.id),
+            node=call.node,
+            by=call.job_id,
+        )
         record.displaced[call.node] = call.job_id
         self._ledger.queue.add(record.id)
 

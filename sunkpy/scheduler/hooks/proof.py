@@ -49,7 +49,7 @@ class HookProof:
         if gang is None or meant not in (None, gang):
             return FORGOTTEN
         if call.node not in job.nodes:
-            raise NotThere(f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
+            raise NotThere(f"Slurm has not given job {job.id} to {call.node}: the job is {_where(job)}")
         record = self._ledger.ensure(gang)
         self._ledger.take_job(record, job, asked_at=asked_at)
         return record, record.jobs[job.id]

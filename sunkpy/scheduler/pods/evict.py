@@ -174,7 +174,7 @@ class Evictor:
         if not await self._suspensions.suspend(suspension):
             return False
         record.suspended_for, now = job, self._leader.clock()
-        more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
+        more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended, and resumed when its pods are gone"
         for pod in (action.pod for action in due):
             record.member(pod).evicted_at = now
             self._events.add([Eviction(pod=pod, job=job, node=node, cause=cause, more=more, is_evicted=False)])

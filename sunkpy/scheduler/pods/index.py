@@ -301,7 +301,7 @@ class PodsByGang:
         pod = self._pods[base][pod.uid]  # as the watch has it, without an assumed binding
         self._pods.drop(base, pod.uid)
         self._solo.leave(base, id)
-        self._log.info("moved", pod="/".join(pod.key), gang=str(id), before=str(base))
+        self._log.info("pod moved to another gang", pod="/".join(pod.key), gang=str(id), before=str(base))
         self._wake.pod_left(pod, base)
         self._settle(pod, id)
 

@@ -96,7 +96,7 @@ class Recognition:
         try:
             yield
         except Exception as error:
-            why = f"the scheduler cannot cope with it ({type(error).__name__}: {error}): please report this"
+            why = f"the scheduler failed on it ({type(error).__name__}: {error}): please report this"
             self._odd[pod.uid] = why
             self._on_unreadable("Pod", pod, why)
             log.debug("trace", exc_info=error)

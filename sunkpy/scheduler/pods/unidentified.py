@@ -47,7 +47,10 @@ class Unidentified:
         said = self._recognition.identify(new)
         if said is None or solo_pod(id) or said.shares_owner_with(id):
             return
-        note = f"it stays a pod of {id}, for which it was made: delete it, and the next one is of {said}"
+        note = (
+            f"the pod stays in {id}, for which it was made: delete it, so that the pod that is made in its place "
+            f"belongs to {said}"
+        )
         write = partial(self._outbox.warn, new, reason="StaysInGang", action="Scheduling", note=note)
         self._outbox.later(new.uid, "gang", write)
 

@@ -92,7 +92,7 @@ def written(rest: Rest) -> list[str]:
 async def test_what_is_as_wanted_is_read_once_and_ready(rest: Rest) -> None:
     rest.say(*recorded(*READ))
     loop = loop_for(rest, values(VALUES))
-    assert loop.problem == "slurmdbd was not yet brought in line with the values"
+    assert loop.problem == "slurmdbd does not have the accounts, QoS and users of the values yet"
     assert await loop.settle()
     assert (loop.problem, written(rest)) == (None, [])
 

@@ -145,7 +145,7 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
         elif gets_no_seat:
             actions.append(MakeSolo(pod=pod))
         else:
-            message = f"all its seats in Slurm job {job.id} are taken: it waits until one is free"
+            message = f"Slurm job {job.id} has no free place for this pod: the pod waits until one is free"
             actions.append(Report(pod=pod, message=message, cause=WaitCause.SEATS_TAKEN))
     return actions
 

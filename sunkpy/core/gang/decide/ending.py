@@ -79,8 +79,8 @@ def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
     if grace_s(pod) <= longest_s:
         return None
     note = (
-        f"its grace period is {grace_s(pod):.0f} s: when its job has lost the node it is given {longest_s} s "
-        "(longestGraceSeconds of the Slurm cluster, partition or namespace), then its containers are killed"
+        f"its grace period is {grace_s(pod):.0f} s, but if its job loses the node, the pod gets only {longest_s} s "
+        "(longestGraceSeconds of the Slurm cluster, partition or namespace); then its containers are killed"
     )
     return Warn(pod=pod, reason="GraceTooLong", note=note)
 

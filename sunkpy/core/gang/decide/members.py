@@ -121,7 +121,7 @@ def too_large(pod: Pod, job: Job, why: str) -> Warn:
     """Return a warning that the pod asks for more than the job has for it at its seat; `why` says what is lacking and
     what is done.
     """
-    note = f"the pod asks for more than its seat in Slurm job {job.id} has: it {why}"
+    note = f"the pod asks for more than its part of Slurm job {job.id} has: this part {why}"
     return Warn(pod=pod, reason="AsksForMore", note=note)
 
 
@@ -132,6 +132,9 @@ def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
     """
     if snapshot.idle_s >= IDLE_PATIENCE_S:
         return [
-            Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s it was not known for which pods it is: {gang.refused}")
+            Cancel(
+                job=job.id,
+                why=f"for {IDLE_PATIENCE_S:.0f} s nobody could tell for which pods the job is: {gang.refused}",
+            )
         ]
     return report_all(gang, gang.refused, WaitCause.REFUSED)

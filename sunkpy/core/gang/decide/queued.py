@@ -28,11 +28,11 @@ from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
-_UNPROVED = "nothing proves that it is this pod's: its comment was changed, or slurmctld has not sealed it"
+_UNPROVED = "nothing proves that the job is for this pod: its comment was changed, or slurmctld has not sealed the job"
 
 _BY_COUNT = (
-    "Slurm counts the GPUs of the node, and the device plugin chooses them: it may hand out one that Slurm has given "
-    "to another job there. Whole nodes are safe: "
+    "Slurm only counts the GPUs of the node, and the device plugin chooses them: the plugin may give the pod a GPU "
+    "that Slurm has given to another job there. Whole nodes are safe: "
     'sunkpy.dev/exclusive: "true", or scheduler.gpuSharing: exclusive for all'
 )
 

@@ -147,7 +147,7 @@ def _refused_request(request: DeviceRequest, classes: Mapping[str, str]) -> str:
         return f"{whose} asks for a part of a device (capacity), and Slurm gives whole ones"
     if asked.device_class_name not in classes:
         known = ", ".join(sorted(classes))
-        return f"{whose}: no GRES is set for class {asked.device_class_name} (scheduler.deviceClasses has {known})"
+        return f"{whose}: scheduler.deviceClasses names no GRES for class {asked.device_class_name}, only for {known}"
     return ""
 
 

@@ -80,7 +80,7 @@ def _seats(job: Owner, spec: _Spec) -> dict[str, int]:
         count(job, "spec.worker.requests", least, least=1)
         if least > held[_WORKER]:
             raise BadDeclaration(
-                f"PaddleJob {'/'.join(job.key)}: spec.worker.requests is {least} of {held[_WORKER]} workers"
+                f"PaddleJob {'/'.join(job.key)}: spec.worker.requests is {least}, more than the {held[_WORKER]} workers"
             )
         held[_WORKER] = least
     return held

@@ -89,7 +89,10 @@ def read_options(
     for name, written in pods:
         saying.setdefault(frozenset(_own(written).items()), []).append(name)
     if len(saying) > _MOST_UNLIKE:
-        text = f"its pods ask for {len(saying)} different things by annotations, and {_MOST_UNLIKE} are the most"
+        text = (
+            f"the annotations of its pods are of {len(saying)} different kinds, and {_MOST_UNLIKE} are allowed: "
+            "make several gangs"
+        )
         return JobSpec(), (Problem(text=text, fatal=True),)
     layers, owners = [(dict(said), names[0]) for said, names in saying.items()], tuple(above)
     values: dict[str, object] = {}
@@ -281,7 +284,7 @@ _EVENT: Final = rf"(?:after(?:any|notok|ok):{_JOB}(?::{_JOB})*|after:{_JOB}(?:\+
 
 _user: Final = _text(is_user, "{text!r} is not the name of a person: a letter, then letters, digits and _ . @ - only")
 _word: Final = _text(
-    re.compile(r"[A-Za-z0-9_.@:-]+").fullmatch, "{text!r} is not a name: letters, digits and _ . @ : - only"
+    re.compile(r"[A-Za-z0-9_.@:-]+").fullmatch, "{text!r} is not a name: only letters, digits and _ . @ : - are allowed"
 )
 _line: Final = _text(str.isprintable, "only printable characters on one line are allowed")
 _dependency: Final = _text(  # what of sbatch --dependency makes sense for a job that is not an array
