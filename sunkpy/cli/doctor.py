@@ -73,7 +73,7 @@ async def _pod(
 ) -> Canary:
     schedulers = [pod for pod in found.processes or () if pod.component == "scheduler" and pod.spec.containers]
     if not schedulers:
-        return Canary(error="no pod was run, because no scheduler's pod could be read, whose image it would use")
+        return Canary(error="no pod was run, because no pod of a scheduler was found, whose image it would use")
     meant, unread = schedulers[0], list[str]()
     known = await read_settings(kube, settings, unread)
     name = next((each.scheduler_name for each in known if each.namespace == meant.metadata.namespace), None)

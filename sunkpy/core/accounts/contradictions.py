@@ -84,7 +84,7 @@ def _in_qos(tree: Tree) -> Iterator[str]:
             yield f"QoS {name}: all clusters of a slurmdbd share its QoS: set it in the release that runs the slurmdbd"
         for other in qos.preempts:
             if other not in known:
-                yield f"QoS {name} preempts {other}, which does not exist"
+                yield f"QoS {name} preempts {other}, which is not in the values, and nobody else has made it"
         circle = _preemption_circle(name, tree)
         if circle:
             yield f"QoS {name} preempts itself: {' > '.join(circle)}"
@@ -113,7 +113,7 @@ def _in_accounts(tree: Tree) -> Iterator[str]:
         if account.organization and account.organization not in wanted.organizations:
             yield f"account {name} is of organization {account.organization}, which is not among the organizations"
         if account.parent not in known:
-            yield f"account {name} is below {account.parent}, which does not exist"
+            yield f"account {name} is below {account.parent}, which is not in the values, and nobody else has made it"
         elif ROOT not in (way := list(tree.above(name))):
             yield f"account {name} is below itself: {' < '.join([*way, tree.parents.get(way[-1], '')])}"
         yield from _in_own_qos(f"account {name}", account, tree.default_qos_of(name), tree)
@@ -153,7 +153,7 @@ def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: T
         return
     for qos in own.qos or ():
         if qos not in _known_qos(tree):
-            yield f"{who} has QoS {qos}, which does not exist"
+            yield f"{who} has QoS {qos}, which is not in the values, and nobody else has made it"
     if own.default_qos not in ("", default):
         yield f"{who} has the default QoS {own.default_qos}, which is not one of its own"
     elif not default:

@@ -47,11 +47,13 @@ _OPERATOR: Final = "See that an operator leads, and what it logs: kubectl get le
 _WORDS: Final = {
     "BadSpec": _Words(
         "cannot be read, so the operator makes and removes none of its pods",
-        "Correct the template: kubectl -n {namespace} edit nodeset {name}",
+        "Correct the template in the values of the chart, or, if the NodeSet is not of a chart: "
+        "kubectl -n {namespace} edit nodeset {name}",
     ),
     "CreateFailed": _Words(
         "has a template whose pods the apiserver refuses, so no pod is rolled",
-        "Correct the template, or what refuses it, which the message names: kubectl -n {namespace} edit nodeset {name}",
+        "Correct what refuses the pods, which the message names, or the template in the values of the chart. If the "
+        "NodeSet is not of a chart: kubectl -n {namespace} edit nodeset {name}",
     ),
     "PodsFailed": _Words("has slurmd pods that failed", "Read their logs: kubectl -n {namespace} logs POD --previous"),
     "RollingOut": _Words(

@@ -121,7 +121,10 @@ def assemble(
     family, said = (plain_pod.FAMILY, id) if is_solo else _family_of(pods[0], owners, families)
     what = top(pods[0], owners) or f"{family.name} {id}"
     if not said.shares_owner_with(id):
-        why = f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation was changed"
+        why = (
+            f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation of the pod was "
+            "changed, or an owner reference of the pod or of an object above it"
+        )
         return unsized(id, pods, owners, kind=str(id), problem=Problem(text=why, fatal=True))
     if odd := next((each for each in owners if isinstance(each, OddOwner) and each.is_a in family.reads), None):
         return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")

@@ -142,8 +142,8 @@ class WorkloadRule(_Table, frozen=True, kw_only=True):
         if self.unit_by and self.named_by:
             raise ValueError(f"workload {self.name}: write either unitBy or namedBy")
         names = [role.name for role in self.roles]
-        if len(set(names)) < len(names):
-            raise ValueError(f"workload {self.name}: a role is named twice: {', '.join(names)}")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"workload {self.name}: a role is named twice: {', '.join(twice)}")
         if all_but_last := [role.name for role in self.roles[:-1] if role.label is None]:
             raise ValueError(f"workload {self.name}: role {all_but_last[0]} needs a label; only the last may lack it")
         if all(role.later for role in self.roles):
