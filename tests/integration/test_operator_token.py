@@ -270,7 +270,7 @@ def test_who_is_not_listed_tolerates_no_lock(
     answer = apiserver.ask("admin", "POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
     assert answer.is_success is is_allowed, answer.text
     if not is_allowed:
-        assert "its pods may not tolerate sunkpy.dev/lock" in answer.json()["message"]
+        assert "may not tolerate the taint sunkpy.dev/lock" in answer.json()["message"]
 
 
 OTHER_IMAGE = {"spec": {"containers": [{"name": "c", "image": "evil"}]}}

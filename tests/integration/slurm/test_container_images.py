@@ -242,7 +242,7 @@ def test_what_goes_wrong_is_told_in_words(images: Images, command: str):
 
 def test_the_first_task_alone_tells_what_is_wrong(images: Images):
     code, said = images.said("I=./none inside -n 4 true")
-    assert (code, said.count("container: no ./none")) == (125, 1), said
+    assert (code, said.count("container: ./none does not exist")) == (125, 1), said
 
 
 ATTACKS: Final = {
