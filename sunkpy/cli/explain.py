@@ -150,7 +150,7 @@ class Explainer:
             return await self._absent("Pod", name)
         around = await ClusterReader(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name, pods)
         if pod.spec.scheduler_name not in around.known_names or pod.spec.scheduler_name == "default-scheduler":
-            return foreign(pod, around.known_names - {"default-scheduler"} or {"slurm"})
+            return foreign(pod, around.known_names - {"default-scheduler"})
         lookup = OwnerLookup(self._kube, around.families)
         known = await self._sort(pods, around, lookup)
         if (above := known.aside.get(pod.uid)) is not None and above.waits_for is not None:

@@ -213,7 +213,9 @@ async def test_it_asks_autoscalers_for_nodes(apiserver: Apiserver, operator: Ope
         answer = apiserver.ask("admin", "PATCH", where, body)
         assert answer.is_success, answer.text
     refused = apiserver.ask("admin", "PATCH", path, {"spec": {"growth": {"potential": 0}}})
-    assert "growth.ask needs growth.potential, the most nodes that the NodeSet may have" in refused.json()["message"]
+    assert (
+        "growth.ask needs growth.potential, the number of nodes for which Slurm takes jobs" in refused.json()["message"]
+    )
     refused = apiserver.ask(
         "admin", "PATCH", path, {"spec": {"growth": {"ask": "none", "potential": 0, "releaseAfterSeconds": 600}}}
     )

@@ -229,7 +229,7 @@ beside the record of the node that has come in its place. Call with (dict "root"
 {{- $all = add $all $potential }}
 {{- $asks := and $growth.ask (ne $growth.ask "none") }}
 {{- if and (not $potential) (or $asks $growth.releaseAfterSeconds) }}
-{{- fail (printf "nodeSets.%s.growth: ask and releaseAfterSeconds need potential, the most nodes that the NodeSet may have. Without potential, sunkpy does not know which nodes jobs want" $name) }}
+{{- fail (printf "nodeSets.%s.growth: ask and releaseAfterSeconds need potential, the number of nodes for which Slurm takes jobs. Without potential, sunkpy does not know which nodes jobs want" $name) }}
 {{- end }}
 {{- if and $potential (not $.root.Values.syncer.metrics.enabled) }}
 {{- fail (printf "nodeSets.%s.growth.potential needs syncer.metrics.enabled: true, because the syncer learns from its metrics of Slurm which nodes jobs lack" $name) }}

@@ -89,10 +89,15 @@ def unfindable(kind: str, name: str, unread: tuple[str, ...]) -> Explanation:
 
 def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
     """Return the answer for a pod whose scheduler is none of `scheduler_names`: it is not for this Slurm cluster, or it
-    was bound under a job by a scheduler of another name.
+    was bound under a job by a scheduler of another name. `scheduler_names` is empty if they could not be read.
     """
     other = pod.spec.scheduler_name or "default-scheduler"
-    ours = " or ".join(sorted(scheduler_names))
+    ours = f"schedulerName: {' or '.join(sorted(scheduler_names))} in its template"
+    if not scheduler_names:
+        ours = (
+            "schedulerName in its template to the name of the Slurm cluster's scheduler, which could not be read: ask "
+            "an administrator (by default it is the name of the Helm release of chart slurm)"
+        )
     if pod.spec.node_name and (job := noted_job(pod)) is not None:
         return Explanation(
             subject=_subject(pod),
@@ -108,8 +113,8 @@ def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
         standing="is not for Slurm",
         lines=(Line(title="scheduler", texts=(other,)),),
         what_to_do=(
-            f"For Slurm to schedule it, set schedulerName: {ours} in its template; a pod keeps its scheduler. To see "
-            f"who made it: kubectl -n {pod.metadata.namespace} describe pod {pod.name}"
+            f"For Slurm to schedule it, set {ours}; a pod keeps its scheduler. To see who made it: "
+            f"kubectl -n {pod.metadata.namespace} describe pod {pod.name}"
         ),
     )
 

@@ -144,7 +144,8 @@ def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalSte
 
 
 def marks_to_move(marked: Sequence[PodVerdict], next_ones: Iterable[PodVerdict], now: datetime) -> Set[str]:
-    """Return uids of busy pods that lose their mark for removal, so that idle pods are marked in their place.
+    """Return uids of busy pods that lose their mark for removal, so that idle pods are marked in their place. A mark
+    stays for at least `MARK_HELD_S`.
 
     Args:
         marked: pods that are to go, most wanted first.

@@ -147,9 +147,10 @@ class NodeShape(Wire, frozen=True, kw_only=True):
 
 
 class Growth(Wire, frozen=True, kw_only=True):
-    """How far a NodeSet may grow. `potential`: the most nodes in all. `shape`: what each new node offers (None: the
-    same as existing nodes). `ask`: how autoscalers are asked. `release_after_seconds`: after how many idle seconds a
-    node is left to autoscalers (None: never).
+    """How far a NodeSet may grow. `potential`: for how many nodes, those that exist included, Slurm takes jobs (with
+    `replicas`, for no more than that). It does not limit nodes that exist: without `replicas` each feasible node gets a
+    slurmd pod. `shape`: what each new node offers (None: the same as existing nodes). `ask`: how autoscalers are asked.
+    `release_after_seconds`: after how many idle seconds a node is left to autoscalers (None: never).
     """
 
     potential: int = 0

@@ -140,7 +140,7 @@ def _unknown(past: NodePast) -> Iterator[str]:
         yield "sunkpy keeps the last twelve steps of the node's health, for a week after the node has come back."
     yield "Kubernetes does not record who cordoned a Node; its audit log does, if there is one."
     if past.slurm is None:
-        yield "Slurm was not asked, or has no such node."
+        yield "Slurm was not asked, did not answer, or has no such node."
     else:
         yield (
             "Slurm keeps only the last reason of a node. Earlier drains and failures are in its accounting: "

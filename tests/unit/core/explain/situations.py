@@ -329,5 +329,6 @@ SITUATIONS = {
     "unknown-pod": lambda: absent("Pod", "default", "nobody"),
     "unknown-gang": lambda: absent("Gang", "default", "nobody"),
     "renamed-scheduler": lambda: foreign(make_pod(node="a", annotations={names.ANNOTATION_JOB_ID: "148"}), ("other",)),
+    "other-scheduler-names-unread": lambda: foreign(msgspec.structs.replace(make_pod(), spec=PodSpec()), ()),
     "other-scheduler": lambda: foreign(msgspec.structs.replace(make_pod(), spec=PodSpec()), ("slurm",)),
 }

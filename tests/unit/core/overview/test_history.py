@@ -118,7 +118,7 @@ def test_what_cannot_be_known_is_said():
         "Slurm keeps only the last reason of a node. Earlier drains and failures are in its accounting: "
         "sacctmgr show event nodes=n1; jobs that ran there: sacct -N n1.",
     )
-    assert find_history(past(slurm=None)).unknown[-1] == "Slurm was not asked, or has no such node."
+    assert find_history(past(slurm=None)).unknown[-1] == "Slurm was not asked, did not answer, or has no such node."
 
 
 def test_a_time_that_cannot_be_read_comes_first_and_breaks_nothing():
