@@ -447,9 +447,10 @@ class GangRecord:
         return any(job.is_live for job in self.jobs.values())
 
     def snapshot(self, seen: Recognised, *, placed: dict[str, str], now: float) -> Snapshot:
-        """Return the gang's snapshot, the value from which decisions are made, without the nodes on which the gang may
-        run. `seen`: the gang's value. `placed`: Slurm node of each pod that is on a node, by pod uid. `now`: monotonic
-        seconds.
+        """Return what this record knows of the gang, as a snapshot (the value from which decisions are made). The
+        `Collector` adds what the cluster says: eligible and named nodes, ResourceClaims, other generations, pods
+        without a seat. `seen`: the gang's value. `placed`: Slurm node of each pod that is on a node, by pod uid.
+        `now`: monotonic seconds.
         """
         return Snapshot(
             id=self.id,

@@ -22,8 +22,9 @@ _NO_NODE = "Slurm has no node of this name; if that lasts, delete this pod: slur
 
 
 def known_conditions(node: SlurmNode | None, *, is_silent: bool) -> tuple[Condition, ...]:
-    """Return the conditions that the slurmd pod of this Slurm node gets; `node` is None if Slurm has no such node.
-    `is_silent`: the node's slurmd has not answered slurmctld for a while.
+    """Return the conditions that the slurmd pod of this Slurm node gets, except the readiness gate
+    (`registered_condition`). `node`: None if Slurm has no such node. `is_silent`: the node's slurmd has not answered
+    slurmctld for a while.
 
     Without a Slurm node, the condition SlurmCordon is Unknown: nothing says whether somebody drained the machine.
     """

@@ -148,7 +148,9 @@ def _policies(facts: Installation) -> _Verdict:
     not_denying = ours.keys() - _denying(facts)
     warning = {name for name in not_denying if ours[name].is_of_system_classes and name in _bound(facts)}
     if unbound := sorted(not_denying - warning):
-        what_to_do = "helm upgrade the release: without a binding that denies, the policy refuses nothing."
+        what_to_do = (
+            "helm upgrade the release that has the policy: without a binding that denies, the policy refuses nothing."
+        )
         return _Verdict(f"not bound: {first_of(unbound, _SHOWN)}", what_to_do)
     which = f"all deny except {first_of(warning, _SHOWN)}, which only warns" if warning else "all deny"
     return _Verdict(f"{count(len(ours), 'policy', 'policies')}, each bound; {which}")
