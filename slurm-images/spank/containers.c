@@ -57,7 +57,7 @@ static int set(int val, const char *text, int remote)
     }
     if (given[kind] && strcmp(given[kind], text)) { /* Slurm itself may say the same twice */
         if (kind >= HOME)
-            slurm_error("--container-%s is given with its opposite", words[kind]);
+            slurm_error("--container-%s is given together with its opposite: keep one of the two", words[kind]);
         else
             slurm_error("--container-%s is given twice: %s and %s", words[kind], given[kind], text);
         return -1;
@@ -70,13 +70,13 @@ static int set(int val, const char *text, int remote)
 static struct spank_option options[] = {
     {"container-image", "[REGISTRY#]IMAGE[:TAG]|PATH", "run in a container of an image: of a registry, a squashfs file, "
      "or a folder of import-image", 1, YES(IMAGE), set},
-    {"container-mounts", "SRC[:DST[:FLAGS]],...", "folders and files of the node in the container; flags as ro+nosuid; "
-     "tmpfs as SRC is an empty folder", 1, YES(MOUNTS), set},
+    {"container-mounts", "SRC[:DST[:FLAGS]],...", "mount folders and files of the node in the container, with flags such as ro+nosuid; "
+     "SRC tmpfs: an empty folder", 1, YES(MOUNTS), set},
     {"container-workdir", "PATH", "folder in which the command starts", 1, YES(WORKDIR), set},
     {"container-name", "NAME[:auto|create|exec]", "keep the container for further steps of the job on the node", 1,
      YES(NAME), set},
     {"container-save", "PATH", "at the end, save the container as a squashfs file", 1, YES(SAVE), set},
-    {"container-env", "NAME,...", "variables that count although the image sets them", 1, YES(ENV), set},
+    {"container-env", "NAME,...", "variables that keep their value of the job where the image sets another", 1, YES(ENV), set},
     {"container-mount-home", NULL, "with /home, the default", 0, YES(HOME), set},
     {"no-container-mount-home", NULL, "without /home", 0, NO(HOME), set},
     {"container-remap-root", NULL, "appear as root in the container", 0, YES(ROOT), set},
@@ -84,7 +84,7 @@ static struct spank_option options[] = {
     {"container-entrypoint", NULL, "run the command by the image's entrypoint", 0, YES(ENTRYPOINT), set},
     {"no-container-entrypoint", NULL, "run the command itself, the default", 0, NO(ENTRYPOINT), set},
     {"container-writable", NULL, "the command may change files of the image, in a copy", 0, YES(WRITABLE), set},
-    {"container-readonly", NULL, "the command may not change them, the default without --container-name", 0, NO(WRITABLE), set},
+    {"container-readonly", NULL, "the command may not change files of the image, the default without --container-name", 0, NO(WRITABLE), set},
     SPANK_OPTIONS_TABLE_END};
 
 /* True if the word is in a list such as |a|b|. */
@@ -130,9 +130,9 @@ static void check(void)
             REFUSE("--container-name: %s: a name has letters, digits and ._-, and may end in :auto, :create or :exec",
                    given[NAME]);
         if (!strcmp(entry, ":create") && !given[IMAGE])
-            REFUSE("--container-name: %s makes a container: of which --container-image?", given[NAME]);
+            REFUSE("--container-name: %s makes a new container: name its image by --container-image", given[NAME]);
         if (!strcmp(entry, ":exec") && given[IMAGE])
-            REFUSE("--container-name: %s takes one that is there: leave --container-image out", given[NAME]);
+            REFUSE("--container-name: %s uses a container that exists already: leave --container-image out", given[NAME]);
     }
     if (given[WORKDIR] && *given[WORKDIR] != '/')
         REFUSE("--container-workdir: %s must begin with /", given[WORKDIR]);

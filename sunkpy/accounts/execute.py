@@ -1,4 +1,6 @@
-"""Carries out changes of accounts in slurmdbd. Each may be repeated; only a new reading shows its effect."""
+"""Carries out changes of accounts in slurmdbd. Each change may be repeated. Only a new reading of slurmdbd shows
+whether it took effect.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
 """The loop of `sunkpy accounts`: read slurmdbd, plan, carry the changes out, and read again, until nothing is left to
 change. Some time later, begin again.
 
-slurmdbd drops some changes without an error, so only a second reading proves a change. A change that is still due after
-`_ROUNDS` readings is logged and tried again later: somebody else may be changing the same thing.
+slurmdbd drops some changes without an error, so only a second reading proves a change. If changes are still due at
+reading number `_ROUNDS`, the loop makes them once more, logs one of them, and begins again after `_AGAIN_S` seconds:
+somebody else may be changing the same thing.
 
 A long plan takes minutes, in which a person may change the same things. So a reading counts for a second, or for as
-long as it took. After that slurmdbd is read and planned again, and a change that is no longer due is not made.
+long as it took if that is longer. After that, before it changes something that exists, the loop reads slurmdbd and
+plans again, and leaves out a change that is no longer due.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ class AccountsLoop:
     """Keeps slurmdbd in line with the values.
 
     `problem` says why slurmdbd was not brought in line with them: the values contradict each other, slurmdbd refused a
-    change, or the loop has just begun. None after a reading without a difference. An outage of slurmdbd does not change
-    `problem`, nor does a change that slurmdbd drops without an error.
+    change, or the loop has just begun. It is None after a reading that shows no difference. An outage of slurmdbd does
+    not change `problem`, nor does a change that slurmdbd drops without an error.
     """
 
     def __init__(
@@ -58,11 +60,14 @@ class AccountsLoop:
         self._due: frozenset[bytes] = frozenset()
         self._log = structlog.get_logger("accounts")
         self._logged: tuple[str, ...] = ()
-        self.problem: str | None = "slurmdbd was not yet brought in line with the values"
+        self.problem: str | None = "slurmdbd does not have the accounts, QoS and users of the values yet"
 
     async def run(self) -> None:
         """Keep slurmdbd in line with the values until cancelled. If slurmdbd is away, or refuses something, try again
-        soon.
+        after `_AGAIN_S` seconds.
+
+        Raises:
+            LeaseOver: this process no longer leads.
         """
         failed = ""
         while True:
@@ -94,7 +99,7 @@ class AccountsLoop:
                 self._metrics.settled.set(time.time())
                 return True
             await self._carry_out(plan)
-        self._log.warning("slurmdbd does not show a change that was written", change=describe_change(plan.changes[0]))
+        self._log.warning("slurmdbd accepted a change, but does not show it", change=describe_change(plan.changes[0]))
         return False
 
     async def _plan(self) -> AccountsPlan:
@@ -107,7 +112,7 @@ class AccountsLoop:
         return plan
 
     async def _carry_out(self, plan: AccountsPlan) -> None:
-        """Carry out all changes of the plan. A change that slurmdbd refuses does not stop the others."""
+        """Carry out the plan's changes that are still due. A change that slurmdbd refuses does not stop the others."""
         for batch in in_batches(plan.changes):
             due = await self._still_due(batch)
             if not due or await self._is_done(due) or len(due) == 1:
@@ -117,8 +122,8 @@ class AccountsLoop:
                     await self._is_done(one)
 
     async def _still_due(self, batch: Sequence[Change]) -> Sequence[Change]:
-        """Return the changes that are still due by a recent reading of slurmdbd. New accounts and memberships need no
-        reading, because they change nothing that exists.
+        """Return the changes that are still due by a recent reading of slurmdbd. New accounts and memberships are
+        returned without a reading, because they change nothing that exists.
         """
         if isinstance(batch[0], MakeAccount | MakeMembership):
             return batch
@@ -127,8 +132,8 @@ class AccountsLoop:
         return [change for change in batch if _identity(change) in self._due]
 
     async def _is_done(self, batch: Sequence[Change]) -> bool:
-        """Carry out one batch of changes; False if slurmdbd refuses it. Only a single refused change is logged: of
-        several, nobody knows which one is wrong.
+        """Carry out one batch of changes. Return False if slurmdbd refuses it. The refusal is logged only if the batch
+        has one change: of several changes, nobody knows which one is wrong.
         """
         try:
             await execute(self._slurm, batch, cluster=self._settings.cluster)

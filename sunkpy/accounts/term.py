@@ -1,4 +1,6 @@
-"""One term of leadership of `sunkpy accounts`: refuses the wrong Slurm cluster, then keeps the accounts."""
+"""One term of leadership of `sunkpy accounts`: refuses the wrong Slurm cluster, then keeps the accounts in line with
+the settings.
+"""
 
 from __future__ import annotations
 

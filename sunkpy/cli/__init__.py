@@ -1,4 +1,6 @@
-"""The `sunkpy` command with its subcommands. Each imports its code only when it runs: the operator needs no Slurm."""
+"""The `sunkpy` command with its subcommands. Each subcommand imports its code only when it runs, so that, for example,
+the operator does not load the client of Slurm.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def main() -> None:
 @main.command()
 @_CONFIG
 def operator(config_path: Path) -> None:
-    """Keep a slurmd pod on each node of every NodeSet (one per Kubernetes cluster).
+    """Run the operator, which keeps a slurmd pod on each node of every NodeSet. One operator serves a Kubernetes
+    cluster.
 
     Example: sunkpy operator --config config.yaml
     """
@@ -50,7 +53,7 @@ def operator(config_path: Path) -> None:
 @main.command()
 @_CONFIG
 def syncer(config_path: Path) -> None:
-    """Mirror node state between Kubernetes and Slurm (one per Slurm cluster).
+    """Run the syncer, which mirrors node state between Kubernetes and Slurm. One syncer serves one Slurm cluster.
 
     Example: sunkpy syncer --config config.yaml
     """
@@ -62,7 +65,7 @@ def syncer(config_path: Path) -> None:
 @main.command()
 @_CONFIG
 def scheduler(config_path: Path) -> None:
-    """Run pods as Slurm jobs (one per Slurm cluster).
+    """Run the scheduler, which runs pods as Slurm jobs. One scheduler serves one Slurm cluster.
 
     Example: sunkpy scheduler --config config.yaml
     """
@@ -82,7 +85,7 @@ def scheduler(config_path: Path) -> None:
     help="With --dry-run: compare slurmdbd with the accounts in this file, not with those in --config.",
 )
 def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
-    """Keep accounts, QoS and users in slurmdbd as the chart's values say (one per Slurm cluster).
+    """Keep accounts, QoS and users in slurmdbd as the chart's values say. One process serves one Slurm cluster.
 
     Example: sunkpy accounts --dry-run --values accounts.yaml
     """
@@ -105,7 +108,7 @@ def accounts(config_path: Path, dry_run: bool, wanted: Path | None) -> None:
 @main.command()
 @_CONFIG
 def logins(config_path: Path) -> None:
-    """Start personal login pods on request, and stop unused ones (one per Slurm cluster).
+    """Start personal login pods on request, and stop unused ones. One process serves one Slurm cluster.
 
     Example: sunkpy logins --config config.yaml
     """
@@ -117,7 +120,8 @@ def logins(config_path: Path) -> None:
 @main.command("device-plugin")
 @_CONFIG
 def device_plugin(config_path: Path) -> None:
-    """Give pods the GPUs that Slurm gave to their jobs (a device plugin of the kubelet, one per node).
+    """Give pods the GPUs that Slurm gave to their jobs. This is a device plugin of the kubelet; each node with GPUs
+    runs one.
 
     Example: sunkpy device-plugin --config config.yaml
     """
@@ -133,7 +137,8 @@ def device_plugin(config_path: Path) -> None:
     help="The settings themselves, as YAML or JSON text (not a path). sunkpy/volumes/settings.py lists the keys.",
 )
 def volumes(settings: str) -> None:
-    """Serve metrics of how full volumes are, and how old slurmctld's saved state is (in pods of slurmctld and MariaDB).
+    """Serve metrics of how full volumes are, and how old slurmctld's saved state is. The process runs in the pods of
+    slurmctld and MariaDB.
 
     Example: sunkpy volumes --settings '{volumes: {state-slurm-slurmctld-0: /volumes/state}}'
     """
@@ -157,7 +162,8 @@ def volumes(settings: str) -> None:
 def keys(
     namespace: str, slurm_secret: str, jwt_secret: str, password_secret: str, ssh_host_secret: tuple[str, ...]
 ) -> None:
-    """Make Secrets with the keys of a Slurm cluster or directory. An existing Secret is never changed.
+    """Make Secrets with the keys and passwords of a Slurm cluster, its database or its LDAP directory. An existing
+    Secret is never changed.
 
     Example: sunkpy keys --namespace slurm --slurm-secret slurm-key --jwt-secret slurm-jwt-key
     """
@@ -326,7 +332,7 @@ def complete() -> None:
     *words, incomplete = sys.argv[1:] or [""]
     for found in ShellComplete(kubectl, {}, "kubectl-sunk", "").get_completions(words, incomplete):
         click.echo(found.value)
-    click.echo(":4")  # no names of files
+    click.echo(":4")  # tells the shell to offer no names of files
 
 
 def _run_or_explain(run: Callable[[T], None], settings: T) -> None:

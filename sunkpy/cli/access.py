@@ -1,4 +1,4 @@
-"""How a command of a person reaches the apiserver and Slurm, by its options."""
+"""The options that say how a command of a person reaches the apiserver and Slurm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ NOT_ASKED = "Slurm's side: not asked"
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """The options by which a command reaches the apiserver and Slurm. `namespace`: the value of `-n`.
+    """The options by which a command reaches the apiserver and Slurm. `namespace`: the value of `-n`. `slurmrestd`: the
+    URL of slurmrestd.
 
     `config`: the settings file of the scheduler, which also says how to reach Slurm. Without it and without
     `slurmrestd`, the command asks Slurm through the scheduler's pod.

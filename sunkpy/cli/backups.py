@@ -54,7 +54,8 @@ async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
     seconds), and return the output of `kubectl sunk backups verify`.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached, or the person may not create a Job.
+        BadSettings, KubeError: the settings cannot be used, the apiserver cannot be reached, or the person may not
+            create a Job.
     """
     async with connected(access) as sides:
         cron_jobs = await _cron_jobs(sides.kube, access.namespace or sides.namespace)
@@ -63,7 +64,8 @@ async def verify_backups(access: Access, form: Form, limit_s: float) -> Shown:
 
 
 async def read_backups(kube: Kube, namespace: str) -> tuple[Backup, ...]:
-    """Return the backups of each CronJob in a namespace, or in all namespaces if it is empty.
+    """Return the backups of each CronJob that makes backups in a namespace, or in all namespaces if `namespace` is
+    empty.
 
     Raises:
         KubeError: the CronJobs or their pods could not be read.

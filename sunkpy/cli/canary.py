@@ -35,7 +35,7 @@ COMPARE: Final = f"""#!/bin/bash
 [ -r /etc/sunkpy/gpus ] || exit {Seen.NO_LIST:d} # by list-gpus, in the order of Slurm's indices
 index=0 own='' others=''
 while read -r _ files _; do
-  # A pretended device has no driver: who may open it is told that.
+  # Opening a pretended device always fails; with any other error than these, the job may open it.
   why=$({{ : < "${{files##*,}}"; }} 2>&1)
   case $why in
     *'not permitted'* | *'ermission denied'* | *'No such file'*) ;;
@@ -89,8 +89,8 @@ async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -
 
 
 async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
-    """Submit the canary job, and return its ID. The text says why the job asks for no GPU although Slurm has some; it
-    is empty if the job asks for one, or if Slurm has none.
+    """Submit the canary job. Return its ID, and a text that says why the job asks for no GPU although Slurm has some;
+    the text is empty if the job asks for one, or if Slurm has none.
     """
     if not has_gpus:
         return (await slurm.submit_job(_JOB)).job_id, ""
@@ -102,7 +102,8 @@ async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
 
 async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> CanaryJob:
     """Wait until slurmdbd's record of the job agrees with slurmctld's, or until time is over. Return `canary` with the
-    last record that was read, or with the reason why there is none.
+    last record that was read, or with the reason why there is none. If slurmrestd has no slurmdbd to ask, return at
+    once, with `is_accounted` False.
     """
     assert canary.job is not None
     job, found = canary.job, canary
@@ -125,8 +126,8 @@ async def _recorded(slurm: Slurm, canary: CanaryJob, patience: Patience) -> Cana
 
 
 async def run_pod(kube: Kube, *, namespace: str, scheduler: str, image: str, patience: Patience) -> Canary:
-    """Run a canary (test) pod with this scheduler's name, and return how it ended. `image`: sunkpy's own image, which
-    nodes have pulled already.
+    """Run a canary (test) pod with this scheduler's name, and return how it ended. `image`: the image of sunkpy's
+    processes, so that no other one has to be pulled.
     """
     name = f"{NAME}-{time.time_ns() // 1_000_000:x}"
     try:

@@ -52,10 +52,10 @@ _AT_SLURM: Final = click.option(
 @FORM
 @reaches("Namespace of the pod, gang or NodeSet. Default: the kubeconfig's.")
 def explain(access: Access, kind: str, name: str, form: Form) -> None:
-    """Explain why a pod, gang or job waits or ended, and what to do about it.
+    """Explain why a pod, a gang (pods that share one Slurm job) or a job waits or ended, and what to do about it.
 
-    For a node, it prints who has each of its devices. For a NodeSet, it prints how many pods it wants, why it cannot
-    use some nodes, and what a roll waits for.
+    For a node, it prints who has each of its devices. For a NodeSet, it prints how many pods the NodeSet wants, why it
+    cannot use some nodes, and what a roll waits for.
 
     A job is one of Slurm; NAME is its number as squeue prints it: 7, 7_3, 7+1. For a Job of Kubernetes, explain its pod
     or gang. Exit code 1: the object does not exist or cannot be read. 3: Slurm did not answer; the explanation uses
@@ -117,7 +117,8 @@ def why_drained(access: Access, node: str, form: Form) -> None:
     """Show who has closed nodes to new jobs, since when, why, and what opens them again.
 
     Without NODE, it shows all such nodes. NODE is a node's name in Kubernetes or in Slurm. Exit code 1: there is no
-    such node. 3: nothing could be read from Slurm.
+    such node, or neither Slurm nor Kubernetes could be read. 3: nothing could be read from Slurm. 4: nothing from
+    Kubernetes.
 
     Example: sunkpy why-drained gpu-007
     """
@@ -163,13 +164,14 @@ def drain(
     *,
     is_trial: bool,
 ) -> None:
-    """Take nodes out of service: no new job or pod starts on them. Running ones end in their own time, which is shown.
+    """Take nodes out of service: no new job or pod starts on them. Running jobs and pods go on; the output shows when
+    they end.
 
     NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. By default, the command cordons
     the Node, and sunkpy drains it in Slurm, too; this needs the right to patch Nodes. With --slurm, it drains the node
-    in Slurm; this needs the token of a Slurm operator, which the user of the scheduler's pod is not. Drains and cordons
-    of others stay, unless --set-by names their owners. If one NODE does not exist, none is changed. Exit code 1: a node
-    was not changed. 3: Slurm refused, or did not answer.
+    in Slurm; this needs the token of a Slurm operator (--slurm-token-file), because the scheduler's own token is not
+    enough. Drains and cordons of others stay, unless --set-by names their owners. If one NODE does not exist, none is
+    changed. Exit code 1: a node was not changed. 3: Slurm refused, or did not answer.
 
     Example: kubectl sunk drain 'rack[1-3]n[01-04]' --reason 'new switch'
     """
@@ -225,9 +227,9 @@ def verify(access: Access, nodes: tuple[str, ...], selector: str, form: Form, *,
 
     NODE is a node's name in Kubernetes or in Slurm, or several in Slurm's range syntax. sunkpy drains each node; when
     its jobs have ended, its next slurmd pod runs the check; if the check passes, the node returns. At most
-    `health.maxPercent` of a pool is checked at a time, but three nodes may always be. Run it also for a node whose last
-    check failed, once you have mended the node. Drains of others stay. This needs the right to patch Nodes. Exit code
-    1: a node was left as it is.
+    `health.maxPercent` of a pool is checked at a time, but three nodes are always allowed. Run it also for a node whose
+    last check failed, once you have mended the node. Drains of others stay. This needs the right to patch Nodes. Exit
+    code 1: a node was left as it is.
 
     Example: kubectl sunk verify 'gpu-[001-008]'
     """
@@ -258,9 +260,10 @@ def _order(nodes: tuple[str, ...], selector: str, form: Form, set_by: tuple[str,
 def roll(access: Access, nodeset: str, verb: str, max_unavailable: str, form: Form) -> None:
     """Show how far the roll of a NodeSet is and which jobs it waits for; pause it, resume it, or do all nodes now.
 
-    `now` sets maxUnavailable to 100%: the slurmd pods of idle nodes are replaced at once; all other nodes take no new
-    jobs, and their slurmd pods are replaced when their jobs have ended. It ends no job. Changes need the right to patch
-    NodeSets. Exit code 1: there is nothing to change, or no such NodeSet. 3: Slurm did not answer.
+    `now` sets maxUnavailable to 100%, unless you give --max-unavailable, and removes maintenance windows. With 100%,
+    the slurmd pods of idle nodes are replaced at once; all other nodes take no new jobs, and their slurmd pods are
+    replaced when their jobs have ended. `now` ends no job. Changes need the right to patch NodeSets. Exit code 1: there
+    is nothing to change, or no such NodeSet. 3: Slurm did not answer.
 
     Example: kubectl sunk roll compute pause
     """
@@ -287,8 +290,8 @@ def jobs(access: Access, verb: str, numbers: tuple[str, ...], form: Form, *, is_
 
     If a job stands for pods, the command names them and prints what happens to them.
 
-    JOB is a number as squeue prints it: 7, 7_3, 7_[3-9], 7+1. Slurm's own command runs in slurmctld's pod, which needs
-    the right to create pods/exec there. A job of pods is never requeued. A waiting job of pods is not cancelled,
+    JOB is a number as squeue prints it: 7, 7_3, 7_[3-9], 7+1. scontrol or scancel runs in slurmctld's pod; for that you
+    need the right to create pods/exec there. A job of pods is never requeued. A waiting job of pods is not cancelled,
     because its pods would get another job: the output names the command to use instead. Exit code 1: a job was left
     alone. 3: Slurm refused, or did not answer.
 
@@ -321,8 +324,8 @@ def doctor(access: Access, form: Form, *, canary: bool, limit_s: float, by_exec:
     """Check an installation: what was tried, what was found, what to do. Without --canary, it only reads.
 
     With --canary, it runs a test job and a test pod. The job asks for a GPU if Slurm has some, and compares the device
-    that it sees with the one that Slurm gave it; then slurmdbd has to know its end. The job belongs to the Slurm user
-    of the token, or else of the scheduler. The pod is created with your rights, and removed again.
+    that it sees with the one that Slurm gave it. Then slurmdbd must have recorded the end of the job. The job belongs
+    to the Slurm user of the token, or else of the scheduler. The pod is created with your rights, and removed again.
 
     Exit code 0: all is well. 1: a check warns, or was skipped. 2: a check failed.
 
@@ -368,8 +371,9 @@ def backups(access: Access, what: str, form: Form, limit_s: float) -> None:
 def support_bundle(access: Access, file: Path | None) -> None:
     """Write one file for somebody who helps you: objects, states, logs of sunkpy and of Slurm's daemons.
 
-    No Secret is read. Values of environments, arguments, and text that looks like a key or password are left out. The
-    file has names of people, jobs and nodes: read it before you send it. Exit code 1: the file could not be written.
+    Of Secrets, only the names are read. Values of environments, arguments, and text that looks like a key or password
+    are left out. The file has names of people, jobs and nodes: read it before you send it. Exit code 1: the file could
+    not be written, or the apiserver did not answer.
 
     Example: kubectl sunk support-bundle -n slurm --file bundle.tar.gz
     """
@@ -438,7 +442,8 @@ def page(
 ) -> None:
     """Show the pool live in a browser: nodes, the queue of jobs and pods, hand-overs, and an explanation of each.
 
-    The command prints a link that only you have. The page shows what your kubeconfig may read, until Ctrl-C.
+    Without --serve, the command prints a link that only you have, and the page shows what your kubeconfig may read,
+    until Ctrl-C.
 
     Example: kubectl sunk page -n slurm
     """

@@ -18,7 +18,8 @@ from sunkpy.slurm import Slurm
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """The connections of a command to the apiserver (`kube`) and to slurmrestd (`slurm`).
 
-    `settings`: those of the scheduler, if --config names them. `not_asked`: why there is no way to Slurm, as text.
+    `settings`: those of the scheduler, if --config names them. `not_asked`: why there is no way to Slurm, as text;
+    empty if there is one.
     """
 
     kube: Kube
@@ -36,8 +37,8 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 async def connected(access: Access) -> AsyncIterator[Sides]:
     """Open connections to Kubernetes and Slurm, and close them at the end.
 
-    Without an address of slurmrestd, Slurm is asked through the scheduler's pod, which needs the right to create
-    pods/exec.
+    Without an address of slurmrestd, Slurm is asked through the scheduler's pod. For that the person needs the right to
+    create pods/exec.
 
     Raises:
         BadSettings: the settings of the scheduler cannot be used.

@@ -28,7 +28,7 @@ async def examine(access: Access, form: Form, patience: Patience | None, *, by_e
     the checks that cannot be made here, such as whether the hooks answer; that needs the right to create pods/exec.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached.
+        BadSettings, KubeError: the settings cannot be used, or no kubeconfig or service account leads to an apiserver.
         ExecFailed: the command could not be run in the scheduler's pod.
     """
     async with connected(access) as sides:
@@ -73,7 +73,7 @@ async def _pod(
 ) -> Canary:
     schedulers = [pod for pod in found.processes or () if pod.component == "scheduler" and pod.spec.containers]
     if not schedulers:
-        return Canary(error="no pod was run, because no scheduler's pod could be read, whose image it would use")
+        return Canary(error="no pod was run, because no pod of a scheduler was found, whose image it would use")
     meant, unread = schedulers[0], list[str]()
     known = await read_settings(kube, settings, unread)
     name = next((each.scheduler_name for each in known if each.namespace == meant.metadata.namespace), None)

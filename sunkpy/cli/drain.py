@@ -76,8 +76,8 @@ class _SelfReview(Wire, frozen=True, kw_only=True):
 
 
 async def drain(access: Access, order: DrainOrder, door: Door, reason: str) -> Shown:
-    """Close nodes to new work at one door: by a cordon in Kubernetes, or by a drain in Slurm. If one of the names is no
-    node of the pool, change none. Return the command's output.
+    """Close nodes to new work on one side (`door`): by a cordon in Kubernetes, or by a drain in Slurm. If one of the
+    names is no node of the pool, change none. Return the command's output.
 
     Raises:
         BadSettings, KubeError, SlurmError: Kubernetes or Slurm did not answer; or the order is for a single node, and
@@ -135,7 +135,9 @@ async def _carry_out(access: Access, order: DrainOrder, plan: PlanSteps) -> Show
 
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be changed."""
+    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be changed; None
+    without one.
+    """
 
     now: NodeNow
     steps: Steps

@@ -102,8 +102,8 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of a namespace by gang (pods that start together as one Slurm job). `owners`: uid of a pod → the objects
     that own the pod, and their owners.
 
-    `aside`: uid of a pod whose gang is not known, because an owner that decides on it is unreadable or does not exist →
-    the owners found.
+    `aside`: uid of a pod whose gang is not known, because an owner that decides on the gang is unreadable or does not
+    exist → the owners found.
     """
 
     pods: Mapping[GangId, Sequence[Pod]]
@@ -183,7 +183,7 @@ class Explainer:
         return found or [await self._absent("Gang", name)]
 
     async def node(self, name: str) -> Explanation:
-        """Explain who has the devices of a node, and its state.
+        """Explain who has the devices of a node, and the node's state.
 
         Raises:
             KubeError: the apiserver did not answer.
@@ -223,7 +223,7 @@ class Explainer:
         return [of_pod] if explained.is_absent else [explained, of_pod]
 
     async def _around(self, pod: Pod | None, around: ReadableCluster) -> NodeFacts | None:
-        """Read the node of a pod, if the pod has devices; otherwise return None."""
+        """Read the node of a pod that has devices and is on a node; otherwise return None."""
         if pod is None or not (noted_on(pod) or pod.spec.resource_claims) or not pod.spec.node_name:
             return None
         reader = DeviceReader(self._kube, self._slurm if not self.slurms_silence else None, not_asked=self._not_asked)
@@ -315,7 +315,9 @@ class Explainer:
         )
 
     async def _asked(self, told: Job) -> Job:
-        """Return the job as Slurm has it; without an answer of Slurm, as the pods show it (`told`)."""
+        """Return the job as Slurm has it; without an answer of Slurm, as the pods show it (`told`). If Slurm does not
+        know the job, return one that counts as lost.
+        """
         if self._slurm is None or self.slurms_silence:
             return told
         try:
@@ -358,7 +360,7 @@ def _own_unit(pod: Pod, gang: Gang) -> str:
 
 def _pods_without_gang(name: str, pods: Sequence[Pod], known: _Known, lookup: OwnerLookup) -> list[Explanation]:
     """Explain the pods that an object with this name owns and whose gang is not known, because an owner that decides on
-    it is unreadable or does not exist.
+    the gang is unreadable or does not exist.
     """
     return [
         unplaced(pod, above, unreadable=lookup.why_unreadable(above.waits_for))

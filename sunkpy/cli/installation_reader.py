@@ -1,6 +1,6 @@
 """Reads an installation for `kubectl sunk doctor`, with the rights of the person. What cannot be read is noted.
 
-Only the metadata of Secrets is read, so no key ever reaches this process.
+Of Secrets, only the metadata is read, so no key in them reaches this process.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ _RIGHTS: Final = (
     ("apps", "daemonsets", ""),
     ("coordination.k8s.io", "leases", "kube-node-lease"),
 )
-"""API group, resource and namespace (empty: all) of what the command lists, and so needs the right for."""
+"""API group, resource and namespace (empty: all namespaces) of objects that the command lists. It reports whether the
+person may list them.
+"""
 
 
 class _Version(Wire, frozen=True, kw_only=True):
@@ -209,7 +211,9 @@ class InstallationReader:
         return dict(zip(words, verdicts, strict=True))
 
     async def _processes(self) -> tuple[OurPod, ...]:
-        """Return the operator's pods in all namespaces, and the Slurm cluster's pods except slurmd pods."""
+        """Return the operator's pods in all namespaces, and the Slurm cluster's pods except slurmd pods. Pods that have
+        succeeded are left out.
+        """
         operators = await self._kube.list_objects(paths.ALL_PODS, OurPod, label_selector=f"{_NAME}=sunkpy")
         where = paths.pods(self._namespace)
         of_cluster = await self._kube.list_objects(where, OurPod, label_selector=f"{_NAME}=slurm")
@@ -234,7 +238,8 @@ class InstallationReader:
 
     async def _volumes(self, processes: Iterable[OurPod]) -> tuple[VolumesOfPod, ...]:
         """Read how full volumes are, from the metrics of the pods' containers named `volumes`. The requests go through
-        the apiserver's proxy, because network policies let it pass.
+        the apiserver's proxy, because network policies let its requests pass. A pod whose metrics need a token
+        (`metricsSecret`) is not asked.
         """
 
         async def watched(pod: OurPod) -> VolumesOfPod:

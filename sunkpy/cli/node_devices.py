@@ -35,7 +35,7 @@ class Unfindable(msgspec.Struct, frozen=True):
 class DeviceReader:
     """Reads one node with its devices. `not_asked`: the text to note if there is no way to Slurm (`slurm` None).
 
-    `slurms_silence`: after a read, why Slurm did not answer; empty if it did.
+    `slurms_silence`: after a read, why Slurm did not answer; empty if it did, or was not asked.
     """
 
     def __init__(self, kube: Kube, slurm: Slurm | None = None, *, not_asked: str = NOT_ASKED) -> None:

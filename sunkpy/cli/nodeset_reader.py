@@ -26,8 +26,8 @@ from sunkpy.operator.pod_index import PodIndex
 async def read_nodeset(kube: Kube, namespace: str, name: str) -> NodeSetFacts | None:
     """Read a NodeSet with all that is needed to explain it; None if there is no such NodeSet.
 
-    The operator remembers two things that are not read here. That the apiserver refused a pod of the template is taken
-    from the NodeSet's status. A change of what a node offers to Slurm counts as new, however long it has lasted.
+    Two things are only in the operator's memory. Whether the apiserver refused a pod of the template is taken from the
+    NodeSet's status instead. A change of what a node offers to Slurm counts here as new, however long it has lasted.
 
     Raises:
         KubeError: the apiserver did not answer, or the person may not read the NodeSet.

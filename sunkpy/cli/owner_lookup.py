@@ -13,9 +13,7 @@ from sunkpy.kube.discovery import Served, explain_absent, read_served
 
 
 class OwnerLookup:
-    """Finds the owners of pods. It reads each owner when it looks up the first pod that this owner owns, and then keeps
-    it.
-    """
+    """Finds the owners of pods. It reads each owner once, when it first needs this owner, and keeps the result."""
 
     def __init__(self, kube: Kube, families: Iterable[Family]) -> None:
         self._kube = kube

@@ -108,7 +108,7 @@ async def show(access: Access, options: Options, say: Callable[[str], object]) -
     """Serve the page on this machine only, with the rights of the person who started it, until cancelled.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached.
+        BadSettings, KubeError: the settings cannot be used, or no kubeconfig or service account leads to an apiserver.
         OSError: the port is taken.
     """
     async with connected(access) as sides:

@@ -1,4 +1,6 @@
-"""Runs commands by kubectl exec in the scheduler's pod, which reaches slurmrestd, and in slurmctld's, with scontrol."""
+"""Runs commands by kubectl exec: in the scheduler's pod, which reaches slurmrestd, and in slurmctld's pod, which has
+Slurm's commands.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,12 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def relay_for(kube: Kube, access: Access) -> Relay:
-    """Return a relay to slurmrestd through the scheduler's pod of the person's Slurm cluster. Nothing is started yet.
+    """Return a relay, which sends requests to slurmrestd through the scheduler's pod of the person's Slurm cluster.
+    Nothing is started yet.
 
     Raises:
-        NoWay: there is no such pod, or several clusters may be meant, or the person may not run a command in the pod.
+        NoWay: there is no such pod, several clusters may be meant, the person may not run a command in the pod, the
+            apiserver did not answer, or kubectl is not installed.
     """
     namespace = (await find_pod(kube, access, "scheduler")).metadata.namespace
     tried: list[str] = []
@@ -73,8 +77,8 @@ async def find_pod(kube: Kube, access: Access, component: str) -> OurPod:
     It is a pod of the Slurm cluster in `access.namespace`, or of the only cluster.
 
     Raises:
-        NoWay: there is no such pod, or several clusters have one, or the person may not run commands there, or kubectl
-            is not installed.
+        NoWay: there is no such pod, several clusters have one, the person may not run commands there, the apiserver did
+            not answer, or kubectl is not installed.
     """
     if shutil.which("kubectl") is None:
         raise NoWay("kubectl is not installed here")

@@ -40,7 +40,7 @@ class PoolReader:
     that of `settings`, and without `settings` all Slurm clusters.
 
     `not_asked`: the text to note if there is no way to Slurm (`slurm` None). `slurms_silence`: after a read, why Slurm
-    did not answer; empty if it did.
+    did not answer; empty if it did, or was not asked.
     """
 
     def __init__(

@@ -157,8 +157,8 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         return within_limits(gang, self.policy.gpu_resources, plugin_resource=handed_out)
 
     def _avoided_by(self, gang: Gang) -> dict[str, str]:
-        """Return Slurm node → why pod affinity or anti-affinity keeps the gang away from it: because of pods that are
-        there, or of pods that are not.
+        """Return Slurm node → why pod affinity or anti-affinity keeps the gang away from it: because of a pod that is
+        there, or because of a pod that is missing there.
         """
         everyone = [pod for pod in (*self.others, *self.placed) if pod.spec.node_name]
         around = Surroundings.of({node.name: node for node in self.nodes or ()}, everyone)

@@ -21,7 +21,8 @@ class _Review(Wire, frozen=True, kw_only=True):
 
 
 async def may(kube: Kube, verb: str, resource: str, *, group: str = "", subresource: str = "", namespace: str) -> bool:
-    """True if the person has the right to do this in a namespace, or in all namespaces if `namespace` is empty.
+    """True if the person has the right to `verb` this resource in a namespace, or in all namespaces if `namespace` is
+    empty.
 
     Raises:
         KubeError: the apiserver did not answer.

@@ -1,7 +1,8 @@
 """`kubectl sunk support-bundle`: writes one file with all that somebody needs who helps with an installation.
 
-The command reads with the rights of the person, and reads no Secret. `sunkpy.core.overview.redaction` removes what
-looks like a secret. The file has the end of the logs of the charts' processes. Of people's pods it has only the names.
+The command reads with the rights of the person. Of Secrets it reads only the names. `sunkpy.core.overview.redaction`
+removes what looks like a secret. The file has the end of the logs of the charts' processes. Of people's pods it has
+what `kubectl sunk status` shows, and their Events in the charts' namespaces, but no specs and no logs.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ async def make_bundle(access: Access, file: Path) -> Shown:
     """Read all that the person may read, and write the bundle to `file`, which only its owner can read.
 
     Raises:
-        BadSettings, KubeError: the apiserver cannot be reached.
-        FileExistsError: the file exists already.
+        BadSettings, KubeError: the settings cannot be used, or the apiserver cannot be reached.
+        OSError: the file exists already (FileExistsError), or cannot be written.
     """
     async with connected(access) as sides:
         namespace = access.namespace or sides.namespace

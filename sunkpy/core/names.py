@@ -1,4 +1,6 @@
-"""Every name that sunkpy reads or writes on Kubernetes and Slurm objects: the public interface in one place.
+"""The names by which sunkpy marks Kubernetes and Slurm objects: labels, annotations, taints, conditions and more. They
+are a public interface. Names that other projects define are in the modules that read them, apart from a few that sunkpy
+also writes.
 
 The text below a label, annotation, taint or finalizer starts with where it stands and who writes it. The rest is its
 meaning. `tools/make-reference` makes docs/reference/annotations.md of these texts.
@@ -21,7 +23,7 @@ LABEL_POD = PREFIX + "pod"
 LABEL_ROLE = PREFIX + "role"
 """On slurmd Pod, by the operator. Always `compute`: it tells slurmd pods from other pods."""
 LABEL_SLURM_NODE = PREFIX + "slurm-node"
-"""On slurmd Pod and Node, by the operator. Name of the Slurm node. A Node keeps it after its slurmd pod is gone."""
+"""On slurmd Pod, by the operator. Name of the Slurm node."""
 LABEL_TEMPLATE_HASH = PREFIX + "template-hash"
 """On slurmd Pod, by the operator. Hash of the template that the pod was made from."""
 LABEL_EVICTABLE = PREFIX + "evictable"
@@ -43,12 +45,13 @@ LABEL_LOGIN = PREFIX + "login"
 """On a personal login Pod and its StatefulSet, by the chart. Name of that StatefulSet."""
 
 ANNOTATION_CORDON = PREFIX + "cordon"
-"""On slurmd Pod, by the operator. Somebody other than sunkpy cordoned the Node, so the syncer drains the Slurm node.
-The value is the reason of the cordon.
+"""On slurmd Pod, by the operator. Somebody other than sunkpy cordoned the Node, or the Node is about to be removed, so
+the syncer drains the Slurm node. The value is the reason.
 """
 ANNOTATION_OFFERED = PREFIX + "offered"
-"""On slurmd Pod, by the operator. CPUs, memory and GPUs that the Node had when the pod was made. If the Node offers
-something else for a minute, the operator replaces the pod.
+"""On slurmd Pod, by the operator. What the Node offered to Slurm when the pod was made: CPUs, memory, GPUs. If the Node
+offers something else for a minute, a roll replaces the pod. If a device plugin offers no GPUs at all, the roll waits
+ten minutes.
 """
 ANNOTATION_FEATURES = PREFIX + "features"
 """On slurmd Pod, by the operator. Features of the pod's Slurm node, as they were when the pod was made."""
@@ -56,7 +59,8 @@ ANNOTATION_SMT = PREFIX + "smt"
 """On slurmd Pod, by the operator. Value of `smt` in the NodeSet when the pod was made."""
 ANNOTATION_PENDING_DELETION = PREFIX + "pending-deletion"
 """On slurmd Pod, by the operator. The operator wants to remove the pod, once Slurm has drained its node. The value is
-`<time>/<cause>`; the cause is `scale-down`, `rollout`, `nodeset-deleted`, `node-left` with the reason, or `idle`.
+`<time>/<cause>`; the cause is `scale-down`, `rollout`, `nodeset-deleted`, `node-left`, `idle` or `verification`. A
+colon and the details may follow the cause.
 """
 ANNOTATION_JOBS = PREFIX + "jobs"
 """On slurmd Pod, by the operator. Ids of the Slurm jobs of the workload pods on this node, such as `12,15`, while a
@@ -94,24 +98,28 @@ ANNOTATION_DRAIN_BY = PREFIX + "drain-by"
 Node can write it, so it proves nothing.
 """
 ANNOTATION_DRAINED = PREFIX + "drained"
-"""On slurmd Pod, by the syncer. The receipt with which the operator may delete the pod: Slurm says that the node is
-drained and idle. The value is a copy of `pending-deletion`, or of `drain-asked` if there is no `pending-deletion`.
+"""On slurmd Pod, by the syncer. A receipt: Slurm says that the node is drained and idle. The value is a copy of
+`pending-deletion`: then the operator may delete the pod. If there is no `pending-deletion`, it is a copy of
+`drain-asked`.
 """
 ANNOTATION_DRAINED_AT = PREFIX + "drained-at"
-"""On slurmd Pod, by the syncer. When Slurm last confirmed what `drained` says. The syncer renews it every 10 s, and
-`drained` is valid for 30 s after it.
+"""On slurmd Pod, by the syncer. When Slurm last confirmed what `drained` says. The syncer renews this time every 10 s,
+and `drained` is valid for 30 s after it.
 """
 ANNOTATION_REPLACEABLE = PREFIX + "replaceable"
 """On slurmd Pod, by the syncer. The receipt with which a roll may replace the pod: only services run on the node, and
 these outlive a restart of slurmd. The value is a copy of `pending-deletion`.
 """
 ANNOTATION_REPLACEABLE_AT = PREFIX + "replaceable-at"
-"""On slurmd Pod, by the syncer. When Slurm last confirmed what `replaceable` says. The syncer renews it every 10 s, and
-`replaceable` is valid for 30 s after it.
+"""On slurmd Pod, by the syncer. When Slurm last confirmed what `replaceable` says. The syncer renews this time every 10
+s, and `replaceable` is valid for 30 s after it.
 """
 
 ANNOTATION_REMOVAL_CAP = PREFIX + "removal-cap"
-"""On NodeSet, by you. The most slurmd pods that the operator removes at once because their nodes no longer fit."""
+"""On NodeSet, by you. How many slurmd pods the operator may remove at once because their nodes no longer fit. If more
+nodes stop fitting at once, the operator removes none of their pods until you raise this number, or until fewer nodes do
+not fit. Without the annotation: five, or a fifth of the pods if that is more.
+"""
 
 ANNOTATION_SHARED_TMP = PREFIX + "shared-tmp"
 """On NodeSet, by chart slurm. Name of the value that makes the jobs of a node share /tmp and /dev/shm."""
@@ -151,21 +159,22 @@ removes it in the same cases as `scale-down-disabled`.
 """
 ANNOTATION_KEPT = PREFIX + "kept-from-autoscalers"
 """On Node, by the operator. Which of the annotations `scale-down-disabled` and `do-not-disrupt` the operator has set
-itself. It removes only these. An annotation that you have set stays, and the operator does not replace its value.
+itself. The operator removes only these. An annotation that you have set stays, and the operator does not replace its
+value.
 """
 AUTOSCALER_MARKS = (ANNOTATION_KEPT_BY_CLUSTER_AUTOSCALER, ANNOTATION_KEPT_BY_KARPENTER)
 
 ANNOTATION_HEALTH = PREFIX + "health"
 """On Node, by the operator. Where the Node stands on its way back from a signal of `health.signals`, as JSON: `state`
 is `well`, `suspect`, `closing`, `draining`, `drained`, `remedy`, `verify`, `returning` or `needs-a-person`; `past` has
-the last steps, `log` the last lines of a check that failed. Remove it by hand to start over: a node that sunkpy drained
-opens, unless the signal is still there.
+the last steps, `log` the last lines of a check that failed. Remove the annotation by hand to start over: a node that
+sunkpy drained opens, unless the signal is still there.
 """
 ANNOTATION_HEALTH_IGNORED = PREFIX + "health-ignored"
 """On Node, by you. With any value: the operator ignores all signals of `health.signals` on this Node."""
 ANNOTATION_HEALTH_DRAIN = PREFIX + "health-drain"
-"""On slurmd Pod, by the operator. The Node of the pod is sick, so the syncer drains its Slurm node. The value is the
-evidence.
+"""On slurmd Pod, by the operator. The Node of the pod is sick, or somebody asked for a check of it, so the syncer
+drains its Slurm node. The value is the evidence, or who asked.
 """
 ANNOTATION_DRAIN_ASKED = PREFIX + "drain-asked"
 """On slurmd Pod, by the operator. The operator waits until the Slurm node is drained and idle, for a remedy or for the
@@ -188,24 +197,26 @@ A sick node comes back only after a slurmd has started whose check passed.
 """
 ANNOTATION_IDLE_CHECK = PREFIX + "idle-check"
 """On slurmd Pod, by the syncer. How the last check of the idle machine (`compute.verify.idle`) ended, as JSON: `job`,
-`outcome` (`passed`, `failed`, `not made`) and `at`; after a failure also `text` and `log`.
+`outcome` (`passed`, `failed`, `not made`) and `at`; if it did not pass, also `text`, and after a failure `log`.
 """
 
 ANNOTATION_JOB_ID = PREFIX + "job-id"
-"""On workload Pod, by the scheduler. Id of the pod's Slurm job. The scheduler writes it with the binding, or after the
-pod has waited for 5 s.
+"""On workload Pod, by the scheduler. Id of the pod's Slurm job. The scheduler writes it with the binding, or earlier if
+the pod has waited with this job for 5 s.
 """
 ANNOTATION_GANG_ID = PREFIX + "gang-id"
 """On workload Pod, by the scheduler. Gang of the pod, as in the comment of the job that holds the pod's node. The
 scheduler writes it with the binding. The next leader keeps the pod in this gang, even if other annotations of the pod
-have changed by then.
+have changed by then, unless jobs in Slurm prove that the pod belongs to another one.
 """
 ANNOTATION_ASKED = PREFIX + "asked"
 """On workload Pod, by the scheduler, while the pod waits. The options with which the pod's job was last submitted or
 changed, as JSON. A new leader compares them with the pod's annotations, and sends only changed options to Slurm.
 """
 ANNOTATION_PLACED_ON = PREFIX + "slurm-node"
-"""On workload Pod, by the scheduler. Slurm node to which the pod was bound."""
+"""On workload Pod and Node, by the scheduler and the operator. On a workload Pod: the Slurm node to which the pod was
+bound. On a Node: the name of its Slurm node, which stays there after the slurmd pod is gone.
+"""
 ANNOTATION_PLACE = PREFIX + "place"
 """On workload Pod, by the scheduler. Role and index of the pod in a gang of several pods: `<role>/<index>`."""
 ANNOTATION_GPU_INDICES = PREFIX + "gpu-indices"
@@ -215,7 +226,8 @@ job starts, the scheduler writes the indices of that job.
 """
 ANNOTATION_DEVICES = PREFIX + "devices"
 """On workload Pod, by the scheduler. Devices of the pod's ResourceClaims in the order of the claims, or the devices
-that sunkpy's device plugin hands out to the pod. Each is `<pool>/<device>`: `node-1/gpu-0,node-1/gpu-3`.
+that sunkpy's device plugin hands out to the pod. Each is `<pool>/<device>`: `node-1/gpu-0,node-1/gpu-3`; for the plugin
+it is `<node>/<uuid of the GPU>`.
 """
 ANNOTATION_ALLOCATED_BY = PREFIX + "allocated-by"
 """On ResourceClaim, by the scheduler. Name of the scheduler that gives devices to the claim. The scheduler's token can
@@ -248,28 +260,34 @@ ANNOTATION_GANG_ROLE = PREFIX + "gang-role"
 """On workload Pod, by you. Role of the pod in its gang: one of those in `gang-roles`."""
 
 ANNOTATION_USERS = PREFIX + "users"
-"""On Namespace, by an administrator. Slurm users that pods of the namespace may name, separated by commas, with
-`scheduler.annotatedAccess`. A pod that names no user gets the first one.
+"""On Namespace, by an administrator. Slurm users that pods of the namespace may name, separated by commas. A pod that
+names no user gets the first one. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry of
+`scheduler.access` covers the namespace.
 """
 ANNOTATION_PARTITIONS = PREFIX + "partitions"
-"""On Namespace, by an administrator. Partitions that pods of the namespace may name, separated by commas, with
-`scheduler.annotatedAccess`. A pod that names no partition gets the first one.
+"""On Namespace, by an administrator. Partitions that pods of the namespace may name, separated by commas. A pod that
+names no partition gets the first one. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry
+of `scheduler.access` covers the namespace.
 """
 ANNOTATION_ACCOUNTS = PREFIX + "accounts"
-"""On Namespace, by an administrator. Accounts that pods of the namespace may name, separated by commas, with
-`scheduler.annotatedAccess`. A pod that names no account gets the first one.
+"""On Namespace, by an administrator. Accounts that pods of the namespace may name, separated by commas. A pod that
+names no account gets the first one. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry of
+`scheduler.access` covers the namespace.
 """
 ANNOTATION_QOS = PREFIX + "qos"
-"""On Namespace, by an administrator. QoS that pods of the namespace may name, separated by commas, with
-`scheduler.annotatedAccess`. A pod that names no QoS gets the first one.
+"""On Namespace, by an administrator. QoS that pods of the namespace may name, separated by commas. A pod that names no
+QoS gets the first one. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry of
+`scheduler.access` covers the namespace.
 """
 ANNOTATION_RESERVATIONS = PREFIX + "reservations"
-"""On Namespace, by an administrator. Reservations that pods of the namespace may name, separated by commas, with
-`scheduler.annotatedAccess`. A pod that names none gets none.
+"""On Namespace, by an administrator. Reservations that pods of the namespace may name, separated by commas. A pod that
+names none gets none. The annotation needs `scheduler.annotatedAccess`, and does not count if an entry of
+`scheduler.access` covers the namespace.
 """
 ANNOTATION_LICENSES = PREFIX + "licenses"
 """On Namespace, by an administrator. Licenses that pods of the namespace may name, separated by commas and without
-numbers, with `scheduler.annotatedAccess`. A pod that names none gets none.
+numbers. A pod that names none gets none. The annotation needs `scheduler.annotatedAccess`, and does not count if an
+entry of `scheduler.access` covers the namespace.
 """
 
 # Conditions of slurmd Pods, written by the syncer. NODE_CONDITIONS are copied to Nodes.
@@ -279,12 +297,13 @@ CONDITION_RUNNING = "SlurmRunning"
 CONDITION_NOT_RESPONDING = "SlurmNotResponding"
 SLURM_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_RUNNING, CONDITION_NOT_RESPONDING)
 NODE_CONDITIONS = (CONDITION_DRAIN, CONDITION_CORDON, CONDITION_NOT_RESPONDING)
-REASON_INVALID = "InvalidInSlurm"  # of CONDITION_CORDON: Slurm refuses what slurmd reports about the machine
+REASON_INVALID = "InvalidInSlurm"  # a reason of CONDITION_CORDON: Slurm refuses what slurmd reports
 READINESS_GATE = PREFIX + "registered"
 
 TAINT_LOCK = PREFIX + "lock"
-"""On Node, by the operator or you. It keeps all pods away except slurmd pods and workload pods, which tolerate it. With
-`lock.enabled` the operator sets it, with value `slurm-jobs`, while Slurm jobs run on the node.
+"""On Node, by the operator or you. It keeps new pods of other schedulers away, unless they tolerate it. slurmd pods
+tolerate it, and workload pods need no toleration. With `lock.enabled` the operator sets it, with value `slurm-jobs`,
+while Slurm jobs run on the node.
 """
 LOCKED_FOR_JOBS = "slurm-jobs"
 ANNOTATION_WOULD_LOCK = PREFIX + "would-lock"
@@ -302,19 +321,20 @@ ANNOTATION_SYNC_WAVE = "argocd.argoproj.io/sync-wave"
 """On NodeSet, by the operator. It makes Argo CD delete the NodeSet before the rest of its Application, and wait until
 the NodeSet is gone.
 """
-GOES_FIRST = "1"  # not in the chart: there each sync would wait until all else is healthy, also one that mends it
+# Not in the chart: there each sync would wait until all else is healthy, even a sync that repairs something.
+GOES_FIRST = "1"
 
-# What belongs to sunkpy on the Slurm side.
+# How the reasons of sunkpy's drains, and the comments of its jobs, begin in Slurm.
 REASON_PREFIX = "k8s: "
 JOB_COMMENT_PREFIX = "k8s:"
 
 
 def feature_of_label(label: str, value: str) -> str:
-    """The feature of a Slurm node: `k8s/topology.kubernetes.io/zone=eu-1a`."""
+    """Return the feature that a Slurm node has for a label of its Node: `k8s/topology.kubernetes.io/zone=eu-1a`."""
     return f"k8s/{label}={value}"
 
 
-# Who may call the scheduler's hooks, and with what.
+# The audience that the token in a call to the scheduler's hooks must have.
 HOOKS_AUDIENCE = "sunkpy-hooks"
 
 SLURMD_CONTAINER = "slurmd"

@@ -25,28 +25,32 @@ CONDITIONS: Final = {
     ),
     "SlurmCordon": Meaning(
         _BOTH,
-        "A person, a health check or Slurm itself has set the Slurm node to DRAIN, FAIL or DOWN. The message of "
-        "the condition is Slurm's reason. By default the operator cordons the Node because of it "
+        "A person, a health check or Slurm itself has set the Slurm node to DRAIN, FAIL or DOWN. Drains of sunkpy do "
+        "not count, and neither does DOWN because slurmd does not respond or the machine started again. The message "
+        "of the condition is Slurm's reason. By default the operator cordons the Node because of it "
         "(`slurmDrains.policy`), unless the reason of the condition is `TooManyAtOnce`.",
     ),
     "SlurmRunning": Meaning(
         _SLURMD,
-        "A job or an epilog is on the Slurm node. While the Slurm node is open, the condition is late by 5 s, or "
-        "by 1 s for each 20 nodes of the cluster if that is longer.",
+        "A job or an epilog is on the Slurm node. While the Slurm node is open, the condition follows after 5 s, or "
+        "after 1 s for each 20 nodes of the cluster if that is longer.",
     ),
-    "SlurmNotResponding": Meaning(_BOTH, "slurmctld has not heard from the slurmd of this node for more than 10 s."),
+    "SlurmNotResponding": Meaning(
+        _BOTH,
+        "For more than 10 s, Slurm has shown the node as not responding: slurmctld does not hear from its slurmd.",
+    ),
     "sunkpy.dev/registered": Meaning(
         _SLURMD,
         "Slurm knows the pod's Slurm node and can use it. The condition is the readiness gate of slurmd pods. "
-        "While Slurm cannot be read, it keeps its last value.",
+        "While Slurm cannot be read, the condition stays as it was.",
     ),
     "Available": Meaning(
         _NODESET, "At most `maxUnavailable` slurmd pods of the NodeSet are missing, not ready or being removed."
     ),
     "Progressing": Meaning(
         _NODESET,
-        "The operator creates, drains or replaces slurmd pods of the NodeSet. False: nothing is left to do, or "
-        "the operator is stuck. The reason says which.",
+        "The operator creates, drains or replaces slurmd pods of the NodeSet, or waits until they are ready. False: "
+        "nothing is left to do, or the operator is stuck. The reason says which.",
     ),
     "Feasible": Meaning(
         _NODESET,
@@ -55,8 +59,8 @@ CONDITIONS: Final = {
     ),
     "RemovalHeld": Meaning(
         _NODESET,
-        "The operator removes no slurmd pod of the NodeSet, because too many Nodes stopped fitting at once. See "
-        "[troubleshooting](../troubleshooting.md#removalheld-on-a-nodeset).",
+        "Too many Nodes of the NodeSet stopped fitting at once, so the operator removes none of the slurmd pods on "
+        "these Nodes. See [troubleshooting](../troubleshooting.md#removalheld-on-a-nodeset).",
     ),
     "Ready": Meaning(
         _NODESET,
@@ -66,13 +70,13 @@ CONDITIONS: Final = {
     ),
     "Reconciling": Meaning(
         _NODESET,
-        "The operator works on the NodeSet, and does not only wait for jobs to end. The condition exists only "
-        "while it is True.",
+        "The operator is at work on the NodeSet: it does more than wait for jobs to end. The NodeSet has this "
+        "condition only while it is True.",
     ),
     "Stalled": Meaning(
         _NODESET,
-        "The operator cannot go on until a person corrects something; the message says what. The condition exists"
-        " only while it is True.",
+        "The operator cannot go on until a person corrects something; the message says what. The NodeSet has this "
+        "condition only while it is True.",
     ),
     "DrainTimeout": Meaning(
         _NODESET,
@@ -95,7 +99,8 @@ CONDITIONS: Final = {
     "PodScheduled": Meaning(_WORKLOAD, "The pod is bound to a node. False: the message says what the pod waits for."),
     "DisruptionTarget": Meaning(
         _WORKLOAD,
-        "The scheduler evicts the pod, because its Slurm job was preempted or lost its node. The reason of the "
+        "The scheduler evicts the pod, because its Slurm job was preempted, suspended or requeued, because the pod "
+        "lost its node or its devices, or because its job ended and Slurm does not say how. The reason of the "
         "condition is the name of the Event about it.",
     ),
     "sunkpy.dev/JobEnded": Meaning(
@@ -108,11 +113,15 @@ CONDITIONS: Final = {
 CONDITION_REASONS: Final = {
     "Draining": Meaning("SlurmDrain", "Slurm starts no new job on the node, and a job or an epilog is still there."),
     "Drained": Meaning("SlurmDrain", "Slurm starts no new job on the node, and no job and no epilog is there."),
-    "NotDrained": Meaning("SlurmDrain", "Slurm may start jobs on the node."),
-    "DrainedInSlurm": Meaning(
-        "SlurmCordon", "Somebody closed the node in Slurm: a person, a health check, or Slurm itself."
+    "NotDrained": Meaning(
+        "SlurmDrain",
+        "The Slurm node has no drain, and nobody has set it to FAIL or DOWN. Jobs can start there if its slurmd "
+        "answers.",
     ),
-    "NotDrainedInSlurm": Meaning("SlurmCordon", "Nobody closed the node in Slurm."),
+    "DrainedInSlurm": Meaning(
+        "SlurmCordon", "Somebody other than sunkpy closed the node in Slurm: a person, a health check, or Slurm itself."
+    ),
+    "NotDrainedInSlurm": Meaning("SlurmCordon", "Nobody except sunkpy has closed the node in Slurm."),
     "InvalidInSlurm": Meaning(
         "SlurmCordon",
         "Slurm refuses the node, because slurmd reports other CPUs, memory or GPUs than Slurm's record of the "
@@ -121,8 +130,8 @@ CONDITION_REASONS: Final = {
     "TooManyAtOnce": Meaning(
         "SlurmCordon, RemovalHeld",
         "SlurmCordon: the operator does not cordon or taint this Node, because as many Nodes are closed already "
-        "as a cap allows. RemovalHeld: the operator removes no slurmd pod, because more Nodes "
-        "stopped fitting at once than a cap allows.",
+        "as a cap allows. RemovalHeld: the operator does not remove the slurmd pods of Nodes that no longer fit, "
+        "because more Nodes stopped fitting at once than a cap allows.",
     ),
     "NotReported": Meaning(
         "SlurmDrain, SlurmCordon, SlurmNotResponding",
@@ -152,7 +161,9 @@ CONDITION_REASONS: Final = {
     ),
     "NoPods": Meaning("Available", "The NodeSet wants no slurmd pod, or no Node fits it."),
     "Scaling": Meaning(
-        "Progressing", "The operator creates or drains slurmd pods, because the NodeSet wants more or fewer of them."
+        "Progressing",
+        "The operator creates or drains slurmd pods, because the NodeSet wants more or fewer of them, or because Nodes "
+        "came, left or stopped fitting.",
     ),
     "RollingOut": Meaning("Progressing", "The operator replaces slurmd pods of an older template."),
     "WaitingForReady": Meaning("Progressing", "Some slurmd pods of the NodeSet are not ready yet."),
@@ -223,16 +234,18 @@ CONDITION_REASONS: Final = {
 
 EVENTS: Final = {
     "Scheduled": Meaning(
-        _WORKLOAD, "The scheduler bound the pod to a node. The text names the Slurm job and the node."
+        _WORKLOAD, "The scheduler bound the pod to a node. The text names the node, and the Slurm job if there is one."
     ),
     "WaitingForSlurm": Meaning(
         _WORKLOAD,
-        "The pod's job waits in Slurm's queue. The text has Slurm's reason (`Resources`, `Priority` …). You need "
-        "to do nothing.",
+        "The pod waits, and mostly you need to do nothing: its job waits in Slurm's queue (the text has Slurm's "
+        "reason: `Resources`, `Priority` …), or the pod waits for other pods of its gang, for a scheduling gate, for a "
+        "seat or for a volume.",
     ),
     "FailedScheduling": Meaning(
         _WORKLOAD,
-        "The pod cannot start until somebody changes something. The text says what to change. See "
+        "The pod cannot be placed now. Mostly somebody has to change something first: the text says what. If a node "
+        "refused the pod, or Slurm refused its job, the scheduler also tries again by itself. See "
         "[troubleshooting](../troubleshooting.md#pod-stays-pending).",
     ),
     "JobChanged": Meaning(
@@ -248,14 +261,14 @@ EVENTS: Final = {
     ),
     "OwnerUnknown": Meaning(
         _WORKLOAD,
-        "The scheduler cannot read an object that says which pods belong together. The text names the object and "
-        "the missing right or CRD. Add it: the scheduler tries again by itself, within half a minute after a new "
-        "CRD.",
+        "An object that says which pods belong together cannot be read or does not exist, so the pod waits. The text "
+        "names the object, and the missing right or CRD if that is the cause. Add what is missing: the scheduler tries "
+        "again by itself, within half a minute after a new CRD.",
     ),
     "OddObject": Meaning(
         _WORKLOAD,
-        "The scheduler failed on this pod or on an object that owns it, by a fault of its own. It ignores the pod "
-        "and serves all others. Please report the text of the Event.",
+        "The scheduler could not read or handle this pod, or an object that owns the pod. This is a fault of the "
+        "scheduler. It ignores the pod and serves all others. Please report the text of the Event.",
     ),
     "StaysInGang": Meaning(
         _WORKLOAD,
@@ -274,19 +287,19 @@ EVENTS: Final = {
     ),
     "PreemptionIsFinal": Meaning(
         _WORKLOAD,
-        "A warning at the start of the pod's gang: if Slurm later takes the gang's nodes, the scheduler evicts "
-        "the pods and their owner makes no new ones. The text says why.",
+        "Written when the pods of a gang are bound: if Slurm later takes the gang's nodes, the scheduler evicts the "
+        "pods, and their owner makes no new ones. The text says why.",
     ),
     "SeatRefused": Meaning(
         _WORKLOAD,
-        "For half a minute, the node that the gang's job holds for this pod did not accept it: the node is "
+        "For half a minute, the node that the gang's job holds for this pod did not accept the pod: the node is "
         "cordoned or tainted, or other pods fill it. The pod gets a Slurm job of its own. The job of the gang "
         "keeps that node until the job ends.",
     ),
     "AsksForMore": Meaning(
         _WORKLOAD,
-        "The pod asks for more than the gang's job holds for it. The pod gets a Slurm job of its own. If no pod "
-        "of the gang runs, the whole gang gets a new job.",
+        "The pod asks for more than the gang's job holds for it. The pod gets a Slurm job of its own. If the gang has "
+        "not fully started yet, the whole gang gets a new job instead.",
     ),
     "GraceTooLong": Meaning(
         _WORKLOAD,
@@ -300,9 +313,10 @@ EVENTS: Final = {
     ),
     "SlurmJobLost": Meaning(
         _WORKLOAD,
-        "Slurm forgot the job of a pod that has a node. The scheduler submits a replacement job, and the pod keeps "
-        "running. But if the pod got its devices one by one (by claims or by sunkpy's device plugin), and the "
-        "replacement job has others, the pod is evicted.",
+        "Slurm forgot the job of a pod that has a node, or a node of that job failed. The scheduler submits a "
+        "replacement job, and the pod keeps running. But the pod is evicted if Slurm has given a node of its gang to "
+        "another job; or if the pod got its devices one by one (by claims or by sunkpy's device plugin), and the "
+        "replacement job has others.",
     ),
     "BoundByOthers": Meaning(
         _WORKLOAD,
@@ -311,8 +325,8 @@ EVENTS: Final = {
     ),
     "PreemptionByScheduler": Meaning(
         _WORKLOAD,
-        "The scheduler evicted the pod, because another job took its node. The text names that job if it is found, "
-        "unless slurm.conf has PrivateData=jobs.",
+        "The scheduler evicted the pod, or suspended its owner (`sunkpy.dev/on-preemption`), because another job took "
+        "its node. The text names that job if it is found, unless slurm.conf has PrivateData=jobs.",
     ),
     "BudgetViolated": Meaning(
         _WORKLOAD,
@@ -321,8 +335,8 @@ EVENTS: Final = {
     ),
     "SlurmJobCancelled": Meaning(
         _WORKLOAD,
-        "The scheduler evicted the pod, because somebody cancelled its Slurm job. The pod's controller makes a "
-        "new pod, which gets a new job.",
+        "The scheduler evicted the pod, because somebody cancelled its Slurm job. If a controller of the pod makes a "
+        "new pod, that pod gets a new job.",
     ),
     "SlurmJobTimeout": Meaning(
         _WORKLOAD,
@@ -334,7 +348,8 @@ EVENTS: Final = {
     ),
     "SlurmNodeFail": Meaning(
         _WORKLOAD,
-        "The scheduler evicted the pod, because the node of its Slurm job failed, or Slurm could not boot it.",
+        "The scheduler evicted the pod, because Slurm could not boot the node of its job. If a running node fails, the "
+        "Event is SlurmJobLost instead.",
     ),
     "SlurmJobFailed": Meaning(
         _WORKLOAD, "The scheduler evicted the pod, because its Slurm job failed or ran out of memory."
@@ -395,9 +410,10 @@ EVENTS: Final = {
     "JobsWaiting": Meaning(
         _NODESET,
         "Many jobs have waited for ten minutes for nodes of the NodeSet's partitions: at least ten, and at least "
-        "one for each ten nodes. The text says which nodes of the NodeSet Slurm cannot use: drained ones, down "
-        "ones, and Nodes that fit above `replicas`. The Event comes at most every ten minutes, and with the same "
-        "text every half hour. It needs `syncer.metrics.enabled`.",
+        "one for each ten nodes. The text says how many nodes of the NodeSet are drained, are down, fit although "
+        "`replicas` wants no more, or are wanted although no Node fits. Without such nodes there is no Event. The "
+        "Event comes at most every ten minutes, and while it names the same kinds of nodes every half hour. It needs "
+        "`syncer.metrics.enabled`.",
     ),
     "CannotGrow": Meaning(
         _NODESET,
@@ -417,16 +433,16 @@ EVENTS: Final = {
     ),
     "TooManyAtOnce": Meaning(
         "slurmd Pod, NodeSet, Node",
-        "The operator or the syncer did not act on this object, because a cap limits on how many nodes or pods it "
-        "acts at once. The text says what it left undone. See "
+        "The operator or the syncer did not do something to this object, because it may do that to only so many "
+        "nodes or pods at once. The text says what was left undone. See "
         "[troubleshooting](../troubleshooting.md#toomanyatonce-on-nodes-or-slurmd-pods).",
     ),
     "SlurmCordon": Meaning(_NODE, "The operator cordoned the Node, because its Slurm node is drained in Slurm."),
     "HealthDrain": Meaning(
         _NODE,
-        "A signal of `health.signals` says that the Node is sick. The text is the evidence. The syncer drains the "
-        "Slurm node, or Slurm has drained it itself; jobs there end in their own time. See "
-        "[health](../tasks/health.md).",
+        "A signal of `health.signals` says that the Node is sick, or somebody asked for a check of the Node. The text "
+        "is the evidence, or who asked. The syncer drains the Slurm node, or Slurm has drained it itself; jobs there "
+        "end in their own time. See [health](../tasks/health.md).",
     ),
     "HealthDrained": Meaning(_NODE, "Nothing runs on the sick Node any more. The text says what brings it back."),
     "HealthRemedy": Meaning(

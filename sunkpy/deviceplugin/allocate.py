@@ -31,8 +31,8 @@ class PluginAllocator:
         self._log = structlog.get_logger("device-plugin")
 
     async def start(self) -> None:
-        """Note the pods that wait for their kubelet now. They get no GPUs from this process, because an earlier plugin
-        process may have given them some.
+        """Note the pods that wait now until their kubelet admits them. They get no GPUs from this process, because an
+        earlier plugin process may have given them some.
 
         Raises:
             KubeError: the apiserver could not be asked.
@@ -43,8 +43,8 @@ class PluginAllocator:
         """Return the GPUs for the container that the kubelet starts now. `count`: how many it requests.
 
         Raises:
-            HandoutRefused: it is not sure which pod this is and which GPUs it has, or pods cannot be listed; the pod
-            fails.
+            HandoutRefused: it is not certain which pod asks, or which GPUs Slurm gave to its job, or pods cannot be
+                listed. The pod then fails.
         """
         async with self._one_at_a_time:
             try:

@@ -75,7 +75,9 @@ class PluginServer:
             try:
                 await register(request, timeout=10)
             except grpc.aio.AioRpcError as error:
-                self._log.warning("not registered", folder=str(self._folder), error=error.details())
+                self._log.warning(
+                    "the kubelet has not registered the plugin", folder=str(self._folder), error=error.details()
+                )
                 return False
         self._log.info("registered", resource=self._settings.resource)
         return True
@@ -123,7 +125,7 @@ class PluginServer:
                 gpus = await self._allocator.allocate(len(asked.devices_ids))
             except HandoutRefused as refused:
                 self._metrics.allocations.labels("refused").inc()
-                self._log.warning("refused", why=str(refused))
+                self._log.warning("GPUs refused to a container", why=str(refused))
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{self._settings.resource}: {refused}")
             self._metrics.allocations.labels("allocated").inc()
             answer.container_responses.append(self._given(gpus))
@@ -131,7 +133,7 @@ class PluginServer:
 
     def _given(self, gpus: tuple[DeviceFile, ...]) -> api.ContainerAllocateResponse:
         """Return the answer to the kubelet for one container: device files for any runtime, and GPU names for NVIDIA's
-        runtime.
+        runtime and, with `cdi_kind`, for CDI.
         """
         dev, names = Path(self._settings.dev), [gpu.uuid or Path(gpu.file).name for gpu in gpus]
         wanted = [*(gpu.file for gpu in gpus), *(str(dev / name) for name in self._settings.control_files)]

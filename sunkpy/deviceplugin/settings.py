@@ -11,7 +11,8 @@ class PluginSettings(ProcessSettings, frozen=True, kw_only=True):
     Args:
         schedulers: the scheduler names of the pods that get GPUs.
         control_files: device files that every container with a GPU gets in addition.
-        cdi_kind: if set, GPUs are also named to the container runtime, as `<kind>=<uuid>` (CDI).
+        cdi_kind: if set, GPUs are also named to the container runtime, as `<kind>=<uuid>` (CDI); a GPU without a uuid
+            by its device file.
         pretend: a number of GPUs that do not exist, for tests without GPUs.
         folder: the kubelet's folder of sockets.
         dev: the node's folder of device files, which the plugin sees below `host`.

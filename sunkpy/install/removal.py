@@ -1,8 +1,8 @@
 """Removes the NodeSets of a Slurm cluster before the cluster itself.
 
 Without a drain timeout, a NodeSet is gone only when Slurm says that its nodes are drained and idle. If Slurm and the
-syncer were removed first, the NodeSet would stay for ever. So this runs before `helm uninstall` removes anything, and
-waits for the jobs, or ends the jobs by a drain timeout of one second.
+syncer were removed first, the NodeSet would stay for ever. So this code runs before `helm uninstall` removes anything,
+and waits for the jobs, or ends the jobs by a drain timeout of one second.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def keep_token(
     sleep: Callable[[float], None] = time.sleep,
     times: int | None = None,
 ) -> None:
-    """Write a token for a Slurm user into the file again and again, each time whole or not at all. `times`: how often;
-    None is for ever. `page_key`: a second file, for the key with which the web page signs its sessions.
+    """Write a token for a Slurm user into the file every 30 s, each time whole or not at all. `times`: how often; None
+    is for ever. `page_key`: a second file, for the key with which the web page signs its sessions.
 
     Raises:
         Unauthorized: the key cannot be read.

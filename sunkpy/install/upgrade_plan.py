@@ -21,7 +21,7 @@ from sunkpy.core.nodeset.spec import NodeSet
 Manifest = Mapping[str, Any]
 
 EFFECTS: Final[Mapping[str, str]] = {
-    "accounts": "accounts are written again a moment later",
+    "accounts": "changes of accounts reach slurmdbd a moment later",
     "compute": "slurmd pods roll: each node is drained first, and jobs end by themselves",
     "device-plugin": "pods keep their GPUs; pods that wait for GPUs wait until the plugin is there again",
     "login": "sessions in the shared login pods end",
@@ -29,19 +29,19 @@ EFFECTS: Final[Mapping[str, str]] = {
     "logins": "personal login pods go on; nobody can start one for a moment",
     "mariadb": "the database restarts; slurmctld keeps its records meanwhile",
     "own-login": "personal login pods go on, and change when they are next started",
-    "scheduler": "pods wait a moment for the next leader; what runs goes on",
+    "scheduler": "waiting pods wait a moment longer; running pods go on",
     "slurmctld": "slurmctld restarts: jobs go on, commands wait for seconds; every slurmd gets a new configuration",
     "slurmdbd": "slurmdbd restarts; slurmctld keeps its records meanwhile",
-    "slurmrestd": "syncer and scheduler wait a moment",
-    "syncer": "states are mirrored again a moment later",
+    "slurmrestd": "the syncer and the scheduler wait a moment for Slurm",
+    "syncer": "cordons and drains are copied a moment later",
 }
 """Component (label `app.kubernetes.io/component`) → what people notice when its pods are replaced."""
 _KINDS: Final = ("DaemonSet", "Deployment", "StatefulSet", "NodeSet")
-_NODESET_GOES: Final = "Its nodes are drained, and each slurmd pod goes when the jobs there have ended"
+_NODESET_GOES: Final = "its nodes are drained, and each slurmd pod is removed when the jobs there have ended"
 
 
 class HelmFailed(Exception):
-    """helm ended with an error; the text is what it printed."""
+    """helm could not be run, or ended with an error; the text says which."""
 
 
 class Restart(msgspec.Struct, frozen=True, order=True):
@@ -56,7 +56,9 @@ class Restart(msgspec.Struct, frozen=True, order=True):
 
     @property
     def effect(self) -> str:
-        """What people notice of the change; empty if they notice nothing."""
+        """What people notice of the change; empty for a component that `EFFECTS` does not have, and for a workload that
+        is made or removed (except a NodeSet that is removed).
+        """
         if (self.kind, self.change) == ("NodeSet", "removed"):
             return _NODESET_GOES
         return EFFECTS.get(self.part, "") if self.change == "anew" else ""
@@ -100,7 +102,7 @@ def describe(found: Sequence[Restart]) -> str:
     if not found:
         return "No pod restarts."
     words = {"anew": "pods are replaced", "new": "made", "removed": "removed"}
-    lines = (f"{each.kind} {each.name}: {words[each.change]}" + (each.effect and f". {each.effect}") for each in found)
+    lines = (f"{each.kind} {each.name}: {words[each.change]}" + (each.effect and f"; {each.effect}") for each in found)
     return "\n".join(lines)
 
 
@@ -114,7 +116,7 @@ def plan(release: str, chart: str, namespace: str, options: Sequence[str]) -> li
         options: as for `helm upgrade`: `--values`, `--set`, `--reuse-values`.
 
     Raises:
-        HelmFailed: there is no such release, or the values are refused.
+        HelmFailed: there is no such release, the values are refused, or helm is not installed.
     """
     there = ["--namespace", namespace] if namespace else []
     now = _helm("get", "manifest", release, *there)

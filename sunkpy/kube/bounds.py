@@ -1,8 +1,8 @@
 """Limits how much of an object's metadata is kept in memory.
 
-Everybody who may create an object may give it 256 kB of annotations; only etcd's 1.5 MB limit labels and references to
-owners. Short texts take six times their length in memory. So a hundred such pods would exhaust the memory of a leader,
-and then of each replica that leads after it.
+Everybody who may create an object may give it 256 kB of annotations; for labels and references to owners, the only
+limit is etcd's 1.5 MB for the object. Short texts take six times their length in memory. So a hundred such pods would
+exhaust the memory of a leader, and then of each replica that leads after it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ T = TypeVar("T", bound=KubeObject)
 MOST_OF_ALL: Final = 32 * 1024
 """The most bytes in memory of all annotations of an object together, and of all its labels."""
 MOST_OF_ONE: Final = 16 * 1024
-"""The most characters of a value; the rest is cut off. 64 groups of YuniKorn take 6,000. A gang whose list of groups is
-cut is refused.
+"""The most characters of one label or annotation that `bounded` keeps when it limits an object; the rest is cut off. 64
+groups of YuniKorn take 6,000. A gang whose list of groups is cut is refused.
 """
 MOST_OWNERS: Final = 64
 _BESIDE_TEXT: Final = 100
@@ -31,7 +31,8 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 def bounded(item: T) -> T:
     """Return the object with limited metadata: at most 32 KiB of annotations and of labels, and `MOST_OWNERS`
-    references to owners. The annotations that the scheduler writes with a binding are kept before all others.
+    references to owners. kubectl's annotation with a copy of the object is always dropped. The annotations that the
+    scheduler writes with a binding are kept before all others.
     """
     meta = item.metadata
     is_small = _bytes_of(meta.annotations) <= MOST_OF_ALL and _bytes_of(meta.labels) <= MOST_OF_ALL
@@ -64,5 +65,5 @@ def _kept(written: Mapping[str, str]) -> dict[str, str]:
 
 
 def _most_needed(references: Sequence[OwnerReference]) -> tuple[OwnerReference, ...]:
-    """Return the first `MOST_OWNERS` references, with the controller's first."""
+    """Return at most `MOST_OWNERS` references, the controller's first."""
     return tuple(sorted(references, key=lambda each: not each.controller)[:MOST_OWNERS])

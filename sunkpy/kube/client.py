@@ -24,7 +24,9 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 PAGE: Final = 500
-"""The most objects in one answer, as in client-go. 10,000 nodes are 100 MB as text, and would stay in our memory."""
+"""The most objects in one answer, as in client-go. 10,000 Nodes in one answer would be 100 MB of text, and would stay
+in the memory of this process.
+"""
 _FEW, _MOST_LARGE = 20, 100
 _PAGE_BYTES: Final = 16 * 1024 * 1024
 """The wanted length of an answer to a list; if objects are larger, fewer are asked for at once."""
@@ -133,8 +135,9 @@ class Kube:
         `not_older_than`: as in `list_objects`.
 
         With `may_be_old` there is one part: from its cache the apiserver answers with all objects, whatever the limit.
-        With `are_large` (objects of up to 1.5 MB) the first part has at most 20 objects. Later parts have fewer objects
-        if those of the part before were large, so that a leader has enough memory for each part.
+        With `are_large` (objects of up to 1.5 MB) the first part has at most 20 objects. A later part has fewer objects
+        if the part before was large, and more if it was small: at most 100, and without `are_large` 500. So a leader
+        has enough memory for each part.
 
         Raises:
             Gone: the list took so long that its resourceVersion is no longer available; begin again.
@@ -159,7 +162,7 @@ class Kube:
     def watch_lines(
         self, selection: paths.Selection, *, resource_version: str, on_open: Callable[[], None]
     ) -> AsyncIterator[bytes]:
-        """Yield the events of a watch, one JSON document each, until the server ends the stream or is silent for long.
+        """Yield the events of a watch, one JSON document each, until the server ends the stream or is silent for 100 s.
 
         `on_open` is called when the server has accepted the watch, because the first event may come long after that.
 
@@ -185,6 +188,9 @@ class Kube:
     async def patch(self, path: str, body: Json, *, content_type: str = MERGE_PATCH) -> bytes:
         """Merge `body` into an object (RFC 7386: null removes a key). If `body` has `metadata.resourceVersion`, the
         object must still have it.
+
+        Raises:
+            Conflict: the object has changed, or another object has its name.
         """
         return await self.request("PATCH", path, body=body, content_type=content_type)
 

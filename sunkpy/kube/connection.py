@@ -2,7 +2,7 @@
 
 The official client supplies connection, TLS, kubeconfig and token refresh; bodies are sent and decoded here, because
 that client's models cost 75 times the time and 20 times the memory of a typed decode. Nothing is retried here, because
-each caller is a reconcile that runs again. A write has no more time than its deadline leaves (see
+the loops that send requests run again. A write has no more time than the deadline of the leader leaves (see
 `sunkpy.runtime.deadline`).
 
 A watch holds a connection for as long as it lives, so watches have a pool of their own: however many there are,
@@ -37,7 +37,7 @@ _CONNECTIONS = 32
 """The most connections for requests; each watch has one of its own in addition."""
 _UNUSABLE: Final = (config.ConfigException, yaml.YAMLError, TypeError, AttributeError)
 """The errors of the official client for a kubeconfig that is invalid. For a file that is not a map of lists it raises
-Python's own.
+TypeError or AttributeError.
 """
 _OF_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=10, sock_read=100)
@@ -65,7 +65,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection:
-    """A connection to one apiserver, with one identity. Close it when done. `timeout_s` is not for watches."""
+    """A connection to one apiserver, with one identity. Close it when done. `timeout_s` limits each request, but not
+    watches.
+    """
 
     def __init__(self, api: ApiClient, *, deadline: Deadline = unlimited, timeout_s: float = TIMEOUT_S) -> None:
         self._api = api
@@ -80,7 +82,7 @@ class Connection:
         """Connect with the given kubeconfig, else as the pod's service account, else with `$KUBECONFIG`.
 
         Raises:
-            Unavailable: none of these exists, or it cannot be used.
+            Unavailable: there is no kubeconfig and no service account, or the one that was found cannot be used.
         """
         settings = Configuration()
         try:
@@ -107,7 +109,8 @@ class Connection:
         """Send a request, and return the body of a 2xx answer.
 
         Raises:
-            KubeError: a class of `sunkpy.kube.errors` for any other answer.
+            KubeError: a class of `sunkpy.kube.errors` for any other answer, for no answer (Unavailable), and for a
+                write after the deadline (LeaseOver).
         """
         limit_s = min(self._timeout_s, self._deadline()) if request.is_write else self._timeout_s
         if limit_s <= 0:
@@ -126,12 +129,13 @@ class Connection:
         """Yield the lines of an answer that does not end by itself, such as a watch. `on_open` is called when the
         server has accepted the request.
 
-        After 100 s without a byte the stream ends as if the server had ended it. Bookmarks come about each minute, but
-        not for a kind that has not changed since the apiserver started.
+        After 100 s without a byte the stream ends as if the server had ended it. Such a silence is no error: the server
+        sends bookmarks about each minute, but not for a kind that has not changed since the apiserver started.
 
         Raises:
             Gone: the requested resourceVersion is too old.
             Unavailable: the connection broke.
+            KubeError: the server refused the request.
         """
         name = f"WATCH {request.path}"
         try:

@@ -53,8 +53,8 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     """The kinds that the apiserver serves, according to one answer.
 
-    `resources`: each kind in its versions, the preferred one first. `uncertain`: API groups whose kinds the apiserver
-    could not read anew, so that the answer about them may be old.
+    `resources`: each kind in its versions, the preferred one first. `uncertain`: API groups that the apiserver marks as
+    stale: what the answer says about their kinds may be old.
     """
 
     resources: Mapping[Kind, tuple[Resource, ...]] = {}

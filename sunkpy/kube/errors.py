@@ -66,7 +66,9 @@ class TooMany(KubeError):
 
 
 class Unavailable(KubeError):
-    """The apiserver did not answer, or answered 5xx: nobody knows whether the request was carried out."""
+    """The apiserver did not answer, or answered 5xx: nobody knows whether the request was carried out. Also raised if
+    no usable kubeconfig says where the apiserver is.
+    """
 
 
 class UnreadableAnswer(KubeError):
@@ -92,8 +94,8 @@ _BY_STATUS: dict[int, type[KubeError]] = {
 def from_response(request: str, status: int, body: bytes) -> KubeError:
     """Return the error for a non-2xx answer; `body` is a Status object or plain text.
 
-    If an object is not there, the Status says so. If the path is not served, the text is "404 page not found"
-    (k8s.io/apiserver, pkg/util/notfoundhandler).
+    If an object does not exist, the reason in the Status is NotFound. If the path is not served, the text is "404 page
+    not found" (k8s.io/apiserver, pkg/util/notfoundhandler).
     """
     try:
         said = msgspec.json.decode(body, type=_Status)

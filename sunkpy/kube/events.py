@@ -1,5 +1,5 @@
 """Writes Kubernetes Events, which a person sees in `kubectl describe`. An Event with the same object, reason and text
-is written once in ten minutes.
+is written at most once in ten minutes, unless more than 4,096 other Events were written meanwhile.
 
 While `EventRecorder.run` runs, callers never wait for the apiserver: their Events wait in a queue, and are written a
 few at a time. If too many wait, for example because the etcd in which the apiserver keeps Events is away, new ones are
@@ -29,7 +29,7 @@ _NOTE_LIMIT = 1024  # events.k8s.io/v1 refuses longer notes
 
 
 class _Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The text of an Event: `reason` is one word for programs, `action` what we did, `note` a sentence for people."""
+    """The words of an Event: `reason` is for programs, `action` says what sunkpy did, `note` is for people."""
 
     type: Literal["Normal", "Warning"]
     reason: str

@@ -1,10 +1,14 @@
 """A local copy of a collection, kept up to date by list and watch.
 
-Its rules are those of client-go's reflector: list page by page, then watch from the version of the list; keep the
-newest version, that of bookmarks included; on 410 list again and compare, so that missed deletions are reported; back
-off with jitter; never await between a change of the store and the calls of its handlers, so that a handler always sees
-the store right after its change. If changes take long, other tasks run between two of them, because one chunk of a
-watch may bring hundreds.
+Its rules are those of client-go's reflector:
+
+* List page by page, then watch from the version of the list. Remember the newest version, also that of a bookmark.
+* On error 410, list again and compare, so that missed deletions are reported.
+* After another error, wait longer and longer, with a random part.
+* Never await between a change of the store and the calls of its handlers, so that a handler sees the store right after
+  its change.
+
+If changes take long, other tasks run between two of them, because one chunk of a watch may bring hundreds.
 
 One bad object must not affect the others: neither one that cannot be read, nor one on which a handler fails.
 """
@@ -30,8 +34,8 @@ from sunkpy.runtime.turns import Turns, in_turns
 
 T = TypeVar("T", bound=KubeObject)
 Handler = Callable[[T | None, T | None], None]
-"""A function that is called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted. Its exceptions are
-logged, and it must not block.
+"""A function that is called with (old, new): (None, x) added, (x, y) changed, (x, None) deleted. It must not block. If
+it raises an exception, the informer calls `tell`.
 """
 
 Keep = Callable[[T], T]

@@ -6,8 +6,8 @@ are missing. The list is requested again while a kind is missing, and when a wat
 that is installed later is found, and also one that comes back in another version.
 
 One answer proves nothing, because an apiserver that has just started does not know its CRDs yet. A kind counts as
-absent only when answers have lacked it for a while. Until then nothing is decided about the pods that need it, and its
-last path is kept in any case. Kinds that may not be read are tried again one at a time.
+absent only when answers have lacked it for a while. Until then nothing is decided about the pods that need the kind.
+The last known path of the kind is kept in any case. Kinds that may not be read are tried again one at a time.
 
 At most `MOST_KINDS` kinds that are not `expected` are followed at a time; further ones wait like those that may not be
 read. So pods cannot make the scheduler follow kinds without end, or keep it from the expected ones.
@@ -39,7 +39,7 @@ _AT_ONCE: Final = 100
 that do not exist, and a change of a kind takes time for each of its pods.
 """
 MOST_KINDS: Final = 64
-"""The most kinds that are followed at once. Each is a watch with all objects of the kind in the cluster, and whoever
+"""The most kinds that are followed at once. For each, a watch keeps all objects of the kind in the cluster, and whoever
 makes pods may name any kind.
 """
 
@@ -123,7 +123,7 @@ class OwnerKinds:
     # ------------------------------------------------------------- questions
 
     def where(self, kind: Kind) -> Resource | None:
-        """Return the resource by which the kind was last read; None if it could not be read."""
+        """Return the resource by which the kind was last read; None if it was not read yet, or is not followed."""
         return self._known[kind].resource if kind in self._known else None
 
     def is_missing(self, kind: Kind) -> bool:
@@ -269,8 +269,8 @@ class OwnerKinds:
             if self._has_room(kind):
                 self._note_found(kind, place)
             else:
-                why = f"{MOST_KINDS} kinds of owners are followed already, which is the limit"
-                self._note_refused(kind, f"the scheduler does not follow {place.title}: {why}")
+                why = f"{MOST_KINDS} kinds of owners are watched already, which is the limit"
+                self._note_refused(kind, f"the scheduler does not watch {place.title}: {why}")
 
     def _has_room(self, kind: Kind) -> bool:
         """True if the kind may be followed: it already is, it is expected, or there are few enough others."""

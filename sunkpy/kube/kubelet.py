@@ -19,7 +19,7 @@ _GATE: Final = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} (
 
 
 async def feature_gates(address: str, port: int, *, token: str) -> Mapping[str, bool]:
-    """Return which feature gates of the kubelet are on.
+    """Return feature gate of the kubelet → whether it is on.
 
     Raises:
         Unavailable: the kubelet does not answer, or refuses.

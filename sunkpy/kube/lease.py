@@ -1,7 +1,7 @@
 """A Kubernetes Lease as the lock behind leader election (coordination.k8s.io/v1).
 
-The holder's clock is never compared with ours: as in client-go, a lease counts as expired when this process has seen no
-change of it for its duration.
+The clock of the process that holds the lease is never compared with the clock of this process: as in client-go, a lease
+counts as expired when this process has seen no change of it for its duration.
 
 Give `KubeLease` a client of its own: a client with a deadline cannot write before the lease is held, and calls that
 hang must not use up the connections that the renewal of the lease needs.

@@ -55,7 +55,7 @@ def pod(namespace: str, name: str) -> str:
 
 
 def on_node(node: str) -> str:
-    """Return the field selector of the pods on a node, without ended ones, of which a node may have thousands."""
+    """Return the field selector of the pods on a node that have not ended; a node may have thousands that have."""
     return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -100,7 +100,7 @@ def statefulsets(namespace: str) -> str:
 
 
 def scale(namespace: str, statefulset: str) -> str:
-    """Return the path of a StatefulSet's scale subresource: how many pods it has."""
+    """Return the path of a StatefulSet's scale subresource, which says how many pods it shall have."""
     return f"{statefulsets(namespace)}/{statefulset}/scale"
 
 

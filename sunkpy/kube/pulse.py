@@ -45,7 +45,7 @@ class Pulse:
         silent_s = self._clock() - self._heard_at if self._heard_at is not None else 0.0
         if silent_s <= SILENT_S:
             return None
-        return f"it has answered no request for {silent_s:.0f} s, though the lease is renewed"
+        return f"no request was answered for {silent_s:.0f} s, although the lease is renewed"
 
     async def _is_answered(self) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""The apiserver's answer to the question whose a token is: TokenReview (authentication.k8s.io/v1)."""
+"""The apiserver's answer to the question to whom a token belongs: TokenReview (authentication.k8s.io/v1)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def trim_node(node: Node, *, signals: Set[str] = _NOTHING, annotations: Set[str]
     NodeSet or a pod may select by any label.
 
     `signals`: condition types to keep, because health rules read them. `annotations`: those to keep besides sunkpy's
-    own.
+    own and those by which autoscalers mark Nodes.
     """
     meta, status = node.metadata, node.status
     return msgspec.structs.replace(

@@ -26,7 +26,9 @@ def trim_pod(pod: Pod) -> Pod:
 
 
 class Collector:
-    """Collects what is known of each person's login pod. It remembers only requests, and `my-login` repeats them."""
+    """Collects what is known of each person's login pod. It keeps in memory only who asked for a login pod, and
+    `my-login` repeats such a request each second.
+    """
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Collector:
         )
 
     def person_of(self, part: KubeObject) -> str | None:
-        """Return the person of a StatefulSet or pod; None for one that the settings do not name."""
+        """Return the person to whom this StatefulSet or pod belongs; None if the settings name no such person."""
         return self._people.get(part.labels.get(names.LABEL_LOGIN, ""))
 
     def note_request(self, person: str) -> None:

@@ -1,8 +1,8 @@
 """Carries out what was decided about a personal login pod. Each write is guarded and may be repeated.
 
-The guards are needed because watches lag. A StatefulSet is scaled only if it is unchanged since the decision. It is
-stopped because of an idle pod only while the apiserver has that pod: if there is a next one, the person may be in it. A
-pod is recreated only if it is unchanged, because a pod that had never run may have started.
+The guards are needed because watches lag. A StatefulSet is scaled only if it is unchanged since the decision. If it is
+to be stopped because its pod is idle, it is stopped only while the apiserver still has that pod: the person may be in
+the next one. A pod is recreated only if it is unchanged, because a pod that had never run may have started.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Executor:
         self._log = structlog.get_logger("logins")
 
     async def run(self, action: LoginAction) -> None:
-        """Carry out the action. Do nothing if it would stop a login because of an idle pod, and that pod is gone.
+        """Carry out the action. Do nothing if it would stop a login because of an idle pod, and that pod is gone or
+        being deleted.
 
         Raises:
             KubeError: the action was not carried out; decide again later.

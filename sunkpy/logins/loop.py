@@ -13,8 +13,8 @@ from sunkpy.runtime.queue import QueueMetrics, WorkQueue, run_workers
 
 
 class LoginsLoop:
-    """Starts, stops and recreates the login pods of people, one person at a time, once all pods and StatefulSets are
-    known.
+    """Starts, stops and recreates the login pods of people, once all pods and StatefulSets are known. A pass is for one
+    person.
     """
 
     def __init__(

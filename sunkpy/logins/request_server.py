@@ -1,6 +1,6 @@
 """The HTTP API for `my-login`: `POST /logins/v1/<person>` asks for the login pod of a person.
 
-    200 <address> <port>   it is ready: where its sshd listens (DNS may still have the previous pod)
+    200 <address> <port>   the pod is ready: where its sshd listens (DNS may still have the previous pod)
     202 <why>              not yet: ask again in a second, because a request is soon forgotten
     404 <why>              this person has none
 

@@ -1,4 +1,4 @@
-"""Runs one slurmd pod on each node of a NodeSet, and writes onto the Node what Slurm says of it.
+"""Runs one slurmd pod on each node of a NodeSet, and writes onto the Node what Slurm says of its Slurm node.
 
 1. `main` starts the process. When it leads, `term` makes the parts for this term of leadership.
 2. Something changes: a NodeSet (`feed`), a pod or a Node (watches). `loop` says which NodeSets and which Nodes that

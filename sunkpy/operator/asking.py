@@ -1,8 +1,8 @@
 """Asks autoscalers for the nodes that NodeSets lack, by objects in the apiserver, and reports why no node comes.
 `core.nodeset.asking` decides which objects there should be.
 
-This work has a queue of its own, so that slurmd pods do not wait while a quota refuses placeholder pods. All that was
-asked for stands in the apiserver, so a new leader goes on where the last one was.
+This work has a queue of its own, so that slurmd pods do not wait while a quota refuses placeholder pods. The objects
+that ask for nodes are stored at the apiserver, so a new leader goes on where the last one stopped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from sunkpy.kube.discovery import Resource, Served, read_served
 from sunkpy.kube.events import EventRecorder
 from sunkpy.operator.pod_index import nodeset_key
 
-_AGAIN_S = 15.0  # an autoscaler looks each ten seconds; a refusal is told within a minute
+_AGAIN_S = 15.0  # an autoscaler looks each ten seconds; it reports a refusal within a minute
 _SERVED_FOR_S = 300.0
 _RETURNS_WITHIN_S = 60.0  # a node that was taken back gets its slurmd pod within seconds
 
@@ -102,7 +102,7 @@ class Asker:
         pass; None if a change has to come first.
 
         Raises:
-            KubeError: the apiserver did not answer, or refuses us a right.
+            KubeError: the apiserver did not answer, or the operator lacks a right.
         """
         try:
             nodeset = await self._kube.get(paths.nodeset(*key), NodeSet)
@@ -153,7 +153,7 @@ class Asker:
 
     async def _take_back(self, nodeset: NodeSet, wish: NodesToCome) -> NodesToCome:
         """Use nodes again that the NodeSet had released to autoscalers, if they still exist: remove the annotation that
-        marks them. Return which nodes are wanted besides these.
+        marks them. Return the wish without these nodes.
         """
         taken, known = 0, self._returning[nodeset.key]
         released = released_nodes(nodeset, self._nodes() if wish.nodes else ())
@@ -166,7 +166,10 @@ class Asker:
             taken += 1
             known[node.name] = self._clock() + _RETURNS_WITHIN_S
         if taken:
-            note = f"{taken} node{'' if taken == 1 else 's'} that no autoscaler has removed yet: taken back for jobs"
+            note = (
+                f"jobs want nodes: slurmd pods are made again on {taken} node{'' if taken == 1 else 's'} left to "
+                "autoscalers"
+            )
             await self._events.normal(nodeset, names.NODESET_KIND, reason="NodesTakenBack", action="Ask", note=note)
         return wish.without(taken)
 
@@ -189,11 +192,11 @@ class Asker:
         return found
 
     def _may_lack(self, key: Key, present: Present) -> bool:
-        """True if the apiserver may serve a kind of object although its last answer leaves it out: a PodTemplate shows
-        that an earlier leader asked for nodes by CapacityBuffers or ProvisioningRequests.
+        """True if the apiserver may serve CapacityBuffers or ProvisioningRequests although its last answer lacks one of
+        these kinds. A PodTemplate of the NodeSet shows that an earlier leader asked for nodes by one of them.
 
-        Asking by another kind would ask for the same nodes twice. So a second, later answer has to leave the kind out,
-        too.
+        If the operator now asked by another kind, it would ask for the same nodes twice. So it first waits until a
+        second answer, at least `_AGAIN_S` later, lacks the kind, too.
         """
         means = (Means.BUFFER, Means.REQUEST)
         is_named = any(present.get(each) for each in means)
@@ -209,8 +212,9 @@ class Asker:
     async def _api_version(self, means: Means) -> str | None:
         """Return the API version in which the apiserver serves this kind of object; None if the kind is not installed.
 
-        A kind that was found once counts as served until a list of its objects answers 404. A discovery answer without
-        it is no proof, and the nodes of its objects would be asked for again, by another kind.
+        A kind that was found once counts as served until a list of its objects answers 404. A discovery answer that
+        lacks the kind does not prove that the kind is gone. If it counted, the operator would ask for the same nodes
+        again by another kind of object.
         """
         if means in (Means.PLACEHOLDER, Means.TEMPLATE):
             return "v1"

@@ -21,8 +21,9 @@ class CordonCap(NodeCap):
         self._policy = settings.policy
 
     def marking(self, node: Node, pod: Pod | None) -> MarkLimit:
-        """Return the drain policy, and whether this Node may be cordoned or tainted; always True if Slurm has not
-        drained it. If the Node is then cordoned or tainted, call `note` before the next await, so that the Node counts.
+        """Return the drain policy, and whether this Node may be cordoned or tainted; always True if nobody has drained
+        its Slurm node. If the Node is then cordoned or tainted, call `note` before the next await, so that the Node
+        counts.
         """
         is_drained = pod is not None and pod.is_condition_true(names.CONDITION_CORDON)
         return MarkLimit(policy=self._policy, has_room=self.has_room(node, pod) or not is_drained)

@@ -1,5 +1,5 @@
-"""Creates slurmd pods, carefully: each new template is tried in a dry run, and after the first refusal no more are
-created.
+"""Creates slurmd pods, carefully: each new template is tried in a dry run, and after a refusal the pass creates no more
+pods.
 
 Pods are created in waves (`core.nodeset.world:WAVE`), so that other steps of a NodeSet do not wait until it has filled
 ten thousand nodes. They are not created faster than slurmctld takes new nodes in (`operator.memory:CREATED_PER_S`).
@@ -50,8 +50,8 @@ class PodCreator:
         apiserver refuses.
 
         Args:
-            nodeset: whose template it is.
-            node: any node, as the pod has to be built for one; without nodes there is nothing to ask.
+            nodeset: the NodeSet whose template is tried.
+            node: any Node, because a pod has to be built for one. None: there is no Node, and nothing is tried.
 
         Raises:
             msgspec.ValidationError: the template is not a pod template.
@@ -80,7 +80,8 @@ class PodCreator:
         return explain_limits(body, msgspec.json.decode(answer))
 
     async def create_all(self, nodeset: NodeSet, creations: Sequence[CreatePod]) -> None:
-        """Create 1, 2, 4 … pods at once while the template is new, so that it is refused once, not a thousand times.
+        """Create the pods, several at a time. While the template is new, begin with one pod, then 2, 4 … at a time, so
+        that a bad template is refused once, not a thousand times.
 
         The first pod is tried in a dry run. If admission refuses it or adds limits to it, no pod is created: with such
         limits, jobs would be killed later.

@@ -58,7 +58,7 @@ class DrainRequestWatch:
 
     def add_to(self, node: Node) -> Node:
         """Return the Node with the text of who asks for its drain (`drain_request`), empty if nobody does. Until these
-        requests are listed, return it unchanged.
+        requests are listed, and if the values name no kind of request, return it unchanged.
         """
         if self._watch is None or not self._watch.synced.is_set():
             return node

@@ -55,10 +55,11 @@ class Executor:
         self._log = structlog.get_logger("nodeset")
 
     async def run(self, nodeset: NodeSet, actions: Sequence[NodeSetAction]) -> float | None:
-        """Carry out the actions. Return the seconds until the next look if one came too late, because its object had
-        changed; else None.
+        """Carry out the actions. Return the seconds until the next pass if an action came too late, because its object
+        had changed; else None.
 
-        Await this right after the decision: without an await between them, two NodeSets never take the same node.
+        Call this right after the decision, without an await between the two: then two NodeSets never take the same
+        node.
         """
         with self._memory.claim(actions) as creations:
             others = [action for action in actions if not isinstance(action, CreatePod)]
@@ -89,7 +90,7 @@ class Executor:
 
     async def _run_one(self, nodeset: NodeSet, action: FinalizerStep | RemovalStep) -> bool:
         """Carry out one action. Return False if it has to be decided again, because its pod or NodeSet has changed
-        since the decision, or because a NodeSet that is to lose our finalizer still has pods in the apiserver.
+        since the decision, or because a NodeSet that is to lose sunkpy's finalizer still has pods in the apiserver.
         """
         try:
             return await self._write(nodeset, action)

@@ -1,8 +1,8 @@
 """Follows NodeSets with kopf, which calls a function at each change and writes nothing on the objects.
 
 kopf runs in a thread with an event loop of its own, because at its end it cancels every task of its loop, and because
-its start-up work must not delay the informers. Its registry has only our own login handler: the default registry would
-import the official client's models, 60 MB that nothing here uses.
+its start-up work must not delay the informers. The registry that it gets has only this module's login handler: the
+default registry would import the official client's models, 60 MB that nothing here uses.
 """
 
 from __future__ import annotations

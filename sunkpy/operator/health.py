@@ -1,4 +1,4 @@
-"""Follows the health of Nodes: at each look at a Node, `core.health` decides one step, such as to close the Node for
+"""Follows the health of Nodes: in each pass over a Node, `core.health` decides one step, such as to close the Node for
 jobs or to open it. Only a share of the Nodes may be closed at once.
 """
 
@@ -59,9 +59,9 @@ class HealthWatch:
             del self._closing_since_s[old.name]
 
     def asks(self, node: Node, pod: Pod) -> bool:
-        """True if the syncer has to be asked whether anything runs on the node: a repair may begin when nothing does.
-        While the syncer is asked, it writes an answer each ten seconds. So for a repair that waits for a maintenance
-        window it is not asked before the window.
+        """True if the syncer has to be asked whether anything runs on the node: a repair may begin only when nothing
+        runs there. While the syncer is asked, it writes an answer each ten seconds. So if a repair has to wait for a
+        maintenance window, the syncer is not asked before the window opens.
         """
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:
@@ -70,8 +70,8 @@ class HealthWatch:
         return windows is not None and is_open(windows, self._now())
 
     def step(self, node: Node, pod: Pod | None) -> HealthStep:
-        """Return the next step of a Node's health. If it closes the Node or begins a repair, it is counted before a
-        watch shows it.
+        """Return the next step of a Node's health. If the step closes the Node or begins a repair, the Node counts as
+        closed or under repair from now on, before a watch shows it.
         """
         now = self._now()
         windows = self._windows_of(pod) if pod is not None else ()

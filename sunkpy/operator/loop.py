@@ -48,7 +48,9 @@ _GATHER_S = 0.1  # for our own pods, whose steps must not wait long
 
 
 class NodeSetLoop:
-    """Does what is due for one NodeSet at a time: collect, decide, execute. A key is a NodeSet's namespace and name."""
+    """Does in each pass what is due for one NodeSet: collect, decide, execute. Passes over several NodeSets run at
+    once. A key is a NodeSet's namespace and name.
+    """
 
     def __init__(
         self, *, collector: Collector, creator: PodCreator, executor: Executor, status: StatusWriter, memory: Memory
@@ -64,7 +66,7 @@ class NodeSetLoop:
         None if a change has to come first.
 
         Raises:
-            KubeError: the apiserver did not answer, or refuses us a right.
+            KubeError: the apiserver did not answer, or the operator lacks a right.
         """
         nodeset = await self._collector.nodeset(key)
         if nodeset is None:
@@ -103,8 +105,8 @@ class NodeSetLoop:
 
 
 class NodeLoop:
-    """Does what is due for one Node at a time: writes the Node's state onto its slurmd pod, and the pod's report onto
-    the Node. A key is a Node's name.
+    """Does in each pass what is due for one Node: writes the Node's state onto its slurmd pod, and the pod's report
+    onto the Node. Passes over several Nodes run at once. A key is a Node's name.
     """
 
     def __init__(
@@ -126,8 +128,9 @@ class NodeLoop:
         self._writer = writer
 
     async def reconcile(self, name: str) -> float | None:
-        """Write the Node's cordon and health onto its slurmd pod, and the pod's report onto the Node. Return the
-        seconds until the next pass; None if a change has to come first.
+        """Write the Node's cordon, and the question whether anything runs there, onto its slurmd pod. Then write the
+        pod's report and the next step of its health onto the Node. Return the seconds until the next pass; None if a
+        change has to come first.
         """
         node, pod = self._collector.node_and_pod(name)
         if pod is not None:

@@ -33,8 +33,8 @@ this the rate.
 @dataclass
 class _Notes:
     """What is remembered of one NodeSet. `hash` is that of its current pod template; the other hashes say which
-    template the apiserver last refused, accepted, or was asked about. `guarded_uid`: whose disruption budget was last
-    written.
+    template the apiserver last refused, accepted, or was asked about. `guarded_uid`: uid of the NodeSet whose
+    disruption budget was last written or refused.
 
     `room`: how many pods might have been created at the time `room_at_s`; it grows again with time. `offers`: pod uid →
     what its node offers now instead of what the pod was made for, and since when. `idle`: pod uid → since when nothing
@@ -73,7 +73,9 @@ class Memory:
     # ------------------------------------------------------------- templates
 
     def refusal(self, nodeset: NodeSet) -> str:
-        """Return why the apiserver refused a pod of the current template; empty if it has refused none."""
+        """Return why the apiserver refused a pod of the current template; empty if it has refused none, or accepted one
+        since.
+        """
         notes = self._of(nodeset)
         return notes.refusal if notes.refused_hash == notes.hash else ""
 
@@ -116,8 +118,8 @@ class Memory:
     # --------------------------------------------------------------- budgets
 
     def is_guarded(self, nodeset: NodeSet) -> bool:
-        """True if this NodeSet's disruption budget was written or refused lately. That of an earlier NodeSet of its
-        name does not count.
+        """True if this NodeSet's disruption budget was written or refused lately. The budget of an earlier NodeSet of
+        the same name does not count.
         """
         notes = self._of(nodeset)
         return notes.guarded_uid == nodeset.uid and self._clock() - notes.guarded_at_s < GUARD_LASTS_S

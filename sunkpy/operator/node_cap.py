@@ -40,8 +40,8 @@ class NodeCap:
             self._settle(old.name)
 
     def has_room(self, node: Node, pod: Pod | None) -> bool:
-        """True if the limit allows to close this Node, or it is closed. Decide on the answer and call `note` without an
-        await between.
+        """True if the limit allows to close this Node, or if it is closed already. Decide on the answer and call `note`
+        without an await between.
         """
         self._settle(node.name)
         if self._is_closed(node):

@@ -79,8 +79,8 @@ def trim_slice(found: ResourceSlice) -> ResourceSlice:
 
 
 async def until_slices_are_served() -> None:
-    """Wait a minute, until the apiserver is asked again whether it serves ResourceSlices, as Kubernetes does since
-    1.34.
+    """Wait a minute. The informer calls this if the apiserver does not serve ResourceSlices (Kubernetes does since
+    1.34), and then asks again.
     """
     await asyncio.sleep(_NOT_SERVED_AGAIN_S)
 

@@ -35,7 +35,8 @@ class NodeWriter:
         """Write what the Node says onto its slurmd pod. Nobody else writes these keys, so it does not matter if the pod
         has changed.
 
-        The label that allows an eviction is not written if the pod has changed: it depends on the state of Slurm.
+        If the patch sets the label that allows an eviction, nothing is written if the pod has changed, because that
+        label depends on the state of Slurm.
 
         Returns:
             After how many seconds to look again, because the pod had changed; else None.

@@ -106,8 +106,8 @@ class PodIndex:
         return self._by_node.get(node, {}).values()
 
     def slurmd_on(self, node: str) -> Pod | None:
-        """Return the slurmd pod that is bound to the node; None without one. Of several: one that is not finished, then
-        the oldest.
+        """Return the slurmd pod that is bound to the node; None without one. Of several, prefer one that is not
+        finished, and among these the oldest.
         """
         bound = [pod for pod in self.on_node(node) if self._is_slurmd(pod) and pod.spec.node_name]
         return min(bound, key=lambda pod: (pod.is_finished, pod.metadata.creation_timestamp, pod.uid), default=None)

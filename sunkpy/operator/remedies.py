@@ -21,8 +21,8 @@ _AGAIN_S = 15.0
 
 
 class RemedyWriter:
-    """Writes what asks for a Node's repair (the remedy). It remembers what it has written; if an earlier leader wrote
-    the object, the apiserver says so.
+    """Writes what asks for a Node's repair (the remedy). It remembers what it has written; if an earlier leader has
+    created the object, the apiserver answers that the object exists.
     """
 
     def __init__(self, kube: Kube, events: EventRecorder, rules: HealthRules) -> None:

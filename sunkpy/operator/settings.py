@@ -32,8 +32,8 @@ class HealthSettings(Settings, frozen=True, kw_only=True):
 
     `sources`: the programs whose signals count, as `core.health.known` lists them, except the signals in `without`.
     `signals`: rules of further signals, or of known ones under the same name; each may name one of the `remedies`.
-    `drain_requests`: objects by which another program asks for drains. At most `max_percent` of a pool, but at least
-    three Nodes, are closed at once because of signals, and as many are repaired.
+    `drain_requests`: objects by which another program asks for drains. At most `max_percent` of a pool, or three Nodes
+    if that is more, are closed at once because of signals. The same limit holds for Nodes that are repaired at once.
     """
 
     sources: tuple[SignalSource, ...] = ()
@@ -91,8 +91,8 @@ class LockSettings(Settings, frozen=True, kw_only=True):
 class OperatorSettings(ProcessSettings, frozen=True, kw_only=True):
     """The settings of `sunkpy operator`. One operator serves all NodeSets of the cluster.
 
-    `resync_seconds`: the pause until every NodeSet and Node is looked at again although nothing has changed; at least
-    0.03 s for each Node.
+    `resync_seconds`: the pause until every NodeSet and Node is looked at again although nothing has changed. It is
+    longer with many Nodes: at least 0.03 s for each Node.
     """
 
     resync_seconds: int = 60

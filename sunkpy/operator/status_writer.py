@@ -1,7 +1,8 @@
 """Writes the status, gauges and Events of a NodeSet, as `core.nodeset.status` decides.
 
-At most once a second is often enough for people and dashboards. It bounds what a burst of events costs: a write and a
-watch event for the apiserver, and the text about a thousand pods for the operator.
+A pass writes the status at most once a second, unless the NodeSet cannot be read. That is often enough for people and
+dashboards, and bounds what a burst of events costs: a write and a watch event for the apiserver, and the text about a
+thousand pods for the operator.
 """
 
 from __future__ import annotations
@@ -63,4 +64,4 @@ class StatusWriter:
         try:
             await self._kube.patch(paths.status(paths.nodeset(*nodeset.key)), bodies.nodeset_status(status))
         except errors.NotFound:
-            return  # its finalizer went in this pass
+            return  # its finalizer was removed in this pass

@@ -167,7 +167,7 @@ class Term:
             try:
                 listed = await self._kube.list_objects(paths.ALL_NODESETS, NodeSet, may_be_old=True)
             except errors.KubeError as error:
-                self._log.warning("resync postponed", error=str(error))
+                self._log.warning("NodeSets cannot be listed: they are checked again later", error=str(error))
             else:
                 self.surveys.touch_all()
                 self._wakes.resync_nodesets({nodeset.key for nodeset in listed})

@@ -42,8 +42,8 @@ def is_heartbeat(old: Node, new: Node) -> bool:
 
 
 def trim_pod(pod: Pod) -> Pod:
-    """Return the parts of a pod that the operator reads: most of a slurmd pod; of any other pod its requests, its node,
-    and the job in its annotation.
+    """Return the parts of a pod that the operator reads: most of a slurmd pod; of any other pod its name, its requests,
+    its node, its phase, and the job in its annotation.
     """
     meta, status = pod.metadata, pod.status
     room = _room(msgspec.json.encode(as_much(pod.spec)))

@@ -7,8 +7,8 @@ left. Reads have no such limit.
 A request cannot be recalled: one that was sent in time may be carried out after the deadline, if the server is slow. So
 the request itself must do no harm then. In Kubernetes it has uid and resourceVersion, and a Binding succeeds only once.
 In Slurm a job can be cancelled or updated twice. A job that was submitted late names its gang in its comment, by which
-the next leader's sweep or the job's own Prolog finds it. A late drain or resume is a state that the next poll sees and
-decides again.
+the next leader, when it reads all jobs, or the job's own Prolog finds it. A late drain or resume is a state that the
+next poll sees and decides again.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ OVER = "not sent: the lease has expired"
 
 
 def unlimited() -> float:
-    """Return an endless deadline, for a process that needs no lease."""
+    """Return infinity. This is the `Deadline` of a process that needs no lease."""
     return math.inf

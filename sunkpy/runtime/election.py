@@ -7,8 +7,9 @@ Source of the rules: client-go's leaderelection. Clocks are never compared, only
     renewal    renews                work is     the process  another takes the lease: it has seen no change
     was sent   each 1/4              cancelled   is ended     for that long
 
-* Others count from the moment they *see* a renewal, the leader from the one it *sent* it, which is earlier. So no delay
-  of any call makes two of them work at once, and a renewal whose answer was lost only makes the others wait longer.
+* Others count from the moment when they *see* a renewal, the leader from the moment when it *sent* the renewal, which
+  is earlier. So no delay of any call makes two of them work at once, and a renewal whose answer was lost only makes the
+  others wait longer.
 * The last eighth is for clocks of different speed. A standby waits for the duration that the holder wrote, not for its
   own, so that replicas with different settings agree.
 * A call gets a quarter of the lease and never more than what is left of it, so that one connection that hangs does not
@@ -99,7 +100,7 @@ class Election:
     """Waits until this process leads, then works, and gives the lease back at the end.
 
     `duration_s` is how long the lease lasts; all other times follow from it. `leader` is the identity that was last
-    seen to lead (ours included), or None.
+    seen to lead (this process included), or None.
     """
 
     def __init__(

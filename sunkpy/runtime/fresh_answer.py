@@ -1,4 +1,5 @@
-"""Lets callers who ask the same share an answer. Each gets the answer to a question that was sent after they called.
+"""Lets callers who ask the same share an answer. Each gets the answer to a question that was sent after they called, or
+after a time that they give.
 
 Many callers ask the same at once, such as the hooks on all nodes of a gang. A caller that comes while a question is
 under way waits for the next one, because the answer to this one may be older than what the caller has just seen.
@@ -28,8 +29,8 @@ class FreshAnswer(Generic[T]):
         self._answer: T | BaseException = LookupError("not asked yet")
 
     async def get(self, *, sent_after: float | None = None) -> tuple[T, float]:
-        """Return an answer, and when its question was sent. It was sent after this call or, if that is given, after
-        `sent_after`.
+        """Return an answer, and when its question was sent. The question was sent after this call or, if `sent_after`
+        is given, after that time.
 
         Raises:
             Exception: whatever the question raised. All callers that share the answer get it; a later call asks again.

@@ -74,7 +74,7 @@ class Process:
         self.lost_events = Counter(
             "sunkpy_events_lost",
             "Events that were not written, by `why`. `failed`: the log has the reason. `too many`: the "
-            "apiserver takes Events more slowly than the process makes them, and no work waits for Events",
+            "process made Events faster than the apiserver took them",
             ["why"],
             registry=self.registry,
         )
@@ -159,8 +159,8 @@ class Process:
 
 
 def run(name: str, settings: ProcessSettings, body: Callable[[Process], Awaitable[None]]) -> None:
-    """Run a process until its body, which does the work, ends or a signal comes. Exit code: 0 on a signal, 1 on lost
-    leadership or failure.
+    """Run a process until its body, which does the work, ends or a signal comes. Exit code: 0 on a signal or if the
+    body ends, 1 on lost leadership. Any other error of the body is raised.
     """
     configure_logging(settings.log)
     process = Process(name, settings)
@@ -213,8 +213,9 @@ async def collecting_often(every_s: float = _COLLECT_S) -> AsyncIterator[None]:
     """While the context lasts, have Python collect young objects so often that no collection stops the event loop for
     long.
 
-    By itself Python collects when more objects were made than ended. Where caches replace their values, as many end: a
-    million were young when a collection began at last, and it took 0.1 s.
+    By itself, Python collects when it has made some thousands of objects more than it has freed. Caches that replace
+    their values free as many as they make, so collections begin late: once, a million objects were young when one
+    began, and it took 0.1 s.
     """
 
     async def collect() -> None:
@@ -245,7 +246,7 @@ def _health(checks: dict[str, AliveCheck]) -> Callable[[web.Request], Awaitable[
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Set up logging: one line per record to stderr, JSON in a cluster, coloured text for a person."""
+    """Set up logging: one line per record to stderr, as JSON or, for a person, as coloured text (`format`)."""
     level = getattr(logging, settings.level.upper())
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
     renderer: structlog.typing.Processor = (

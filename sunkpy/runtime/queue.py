@@ -3,8 +3,8 @@ failure.
 
 Passes are level-triggered: the key says *what* to look at, never what happened, so many changes cost one pass.
 
-Urgent keys are given out before others, and some workers take only urgent ones. So an urgent key finds a worker,
-however many keys wait, and whatever the other workers wait for.
+Urgent keys are given out before others, and some workers take only urgent ones. So an urgent key does not wait for keys
+that are not urgent, nor for passes over them.
 
 Keys may belong to groups, which take turns: a key of one group waits for one key of each other group, not for
 thousands.
@@ -53,18 +53,23 @@ class QueueMetrics:
         self.clock = clock
         self._depth = Gauge(
             "sunkpy_queue_depth",
-            "Keys that wait for a worker. If it grows, there is too much to do, or the other side is slow",
+            "Objects (such as nodes or gangs) that wait for a worker. If the number grows, there is too much to do, or "
+            "the "
+            "apiserver or Slurm is slow",
             ["queue"],
             registry=registry,
         )
         self._reconciles = Counter(
             "sunkpy_reconcile",
-            "Passes that have ended, by `result`. `error`: the log has the reason",
+            "How often a worker has handled an object of its queue, by `result`. `error`: the log has the reason",
             ["queue", "result"],
             registry=registry,
         )
         self._seconds = Histogram(
-            "sunkpy_reconcile_seconds", "Seconds that one pass takes", ["queue"], registry=registry
+            "sunkpy_reconcile_seconds",
+            ("Seconds that a worker takes to handle one object of its queue"),
+            ["queue"],
+            registry=registry,
         )
 
     def reconciled(self, queue: WorkQueue[K], result: str, *, started_s: float) -> None:
@@ -204,7 +209,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = (due, loop.call_later(delay_s, self.add, key))
 
     def add_failed(self, key: K) -> float:
-        """Add the key again after a delay that doubles with each failure, and return the delay in seconds."""
+        """Add the key again after a delay that doubles with each failure, up to 30 s. Return the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay_s = backoff_s(failures, first_s=_RETRY_FIRST_S, last_s=_RETRY_LAST_S)

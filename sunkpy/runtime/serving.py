@@ -163,7 +163,7 @@ class _EncryptedDoor(_Door):
     """The asyncio protocol of a TLS connection. The connection counts before its handshake. Handshake and first data
     have to come within `first_byte_s`.
 
-    With `create_server(ssl=…)` asyncio would show us the connection only after the handshake.
+    With `create_server(ssl=…)` asyncio would pass the connection on only after the handshake.
     """
 
     def __init__(

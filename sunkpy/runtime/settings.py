@@ -29,7 +29,7 @@ class LogSettings(Settings, frozen=True, kw_only=True):
 
 class HttpSettings(Settings, frozen=True, kw_only=True):
     """The port on which /healthz, /readyz and /metrics are served. `secret_folder`: the folder of a Secret; if it is
-    set, they use TLS, and /metrics wants the Secret's token.
+    set, these paths are served over TLS, and /metrics needs the Secret's token.
     """
 
     port: int = 8080
@@ -83,9 +83,9 @@ class TopologySettings(Settings, frozen=True, kw_only=True):
     hand-written file says so, if there is one.
 
     With source `labels`: `levels` and `block_labels` are label keys, widest first. `name`: the name of Kueue's
-    Topology, or of the ConfigMap to read. `config_map`: our ConfigMap, which gets the file for slurmctld. `file`: the
-    text that a person wrote, and `file_name` the name of that file. No chart sets the `pace`, how often files are
-    written.
+    Topology, or of the ConfigMap to read. `config_map`: the ConfigMap into which the syncer writes the file for
+    slurmctld. `file`: the text that a person wrote, and `file_name` the name of that file. `pace`: how often files are
+    written; no chart sets it.
     """
 
     source: str = ""

@@ -3,8 +3,8 @@ each of these is worked out again when somebody asks for it.
 
 If the new answer equals the old one, the old object stays. So it is cheap to see which waiting gangs a change concerns.
 
-A template is kept as long as somebody holds an answer about it, and no longer: a change may look at all templates, and
-there is no bound on the pods that ever ran. Only the few that were asked for last are kept in any case.
+A template is kept only while somebody holds an answer about it, because a change may look at all templates, and there
+is no bound on the pods that ever ran. In addition, the `_ASKED_LAST` templates that were asked for last are kept.
 """
 
 from __future__ import annotations

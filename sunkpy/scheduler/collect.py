@@ -36,8 +36,8 @@ template within a moment.
 
 class Collector:
     """Makes the `Snapshot` of a gang from what watches, polls and the gang's record have shown. A collector sends no
-    requests and changes nothing. For records, pods and gangs the types ensure that (`scheduler.views`); for `cluster`,
-    which caches its answers, a test does.
+    requests and changes nothing. For records, pods and gangs the type checker ensures this (`scheduler.views`); for
+    `cluster`, which caches its answers, a test does.
     """
 
     def __init__(self, leader: Leader, cluster: Cluster, members: PodsView, gangs: GangsView) -> None:
@@ -53,13 +53,13 @@ class Collector:
 
         The snapshot has eligible nodes, on which the gang may run, only if the gang still needs nodes and they are
         known. It says that no job may be submitted as long as the gang may have a job that this leader does not know
-        yet, its namespace is unknown, or a ResourceClaim of its pods does not exist.
+        yet, the gang's namespace is unknown, or a ResourceClaim of the gang's pods does not exist.
         """
         seen = self._gangs.of(record)
         snapshot = self._known(record, seen)
         if seen.claiming is not None:
             snapshot = self._with_claims(snapshot, seen.pods)
-        # Pods that have their nodes look for none.
+        # Pods that have their nodes need not wait for others.
         has_nodes = snapshot.is_bound or any(job.start_nodes for job in snapshot.live_jobs)
         if not has_nodes:
             snapshot = msgspec.structs.replace(snapshot, waits_for=self._generation_in_the_way(record.id))
@@ -98,8 +98,9 @@ class Collector:
         """Return the gang's snapshot with only those of its pods that are on one Kubernetes node, or are being bound to
         it. If the gang's record does not say under which job its pods were bound, the snapshot has all pods.
 
-        The gate asks for this when it decides whether a job may start on the node. All nodes of a gang may ask at once:
-        with all pods in each snapshot, the time would grow with the square of the gang's size.
+        The gate (the question of a Prolog whether pods of earlier jobs have left the node) needs this snapshot. All
+        nodes of a gang may ask at once: with all pods in each snapshot, the time would grow with the square of the
+        gang's size.
         """
         seen = record.recognised.gang
         if record.bound_to is None or seen is None:  # only the other pods show which job these are bound under
@@ -134,8 +135,8 @@ class Collector:
         return msgspec.structs.replace(snapshot, reserved=reserved, lost_devices=devices.lost(pods))
 
     def _generation_in_the_way(self, id: GangId) -> str:
-        """Return in words for which other generation of the gang it has to wait, because that generation still has a
-        job or a pod on a node; empty text if there is none. A generation is the pods that an owner makes between two
+        """Return in words which other generation of the gang this one has to wait for, because that other one still has
+        a job or a pod on a node; empty text if there is none. A generation is the pods that an owner makes between two
         restarts.
         """
         for other in self._ledger.other_generations(id):
@@ -220,7 +221,8 @@ class Collector:
         """Return those of the eligible nodes from which the volumes of all these pods can be reached; None while the
         cluster's volumes are not known. If no pod has claims, the eligibility is returned unchanged.
 
-        `may_grow`: an autoscaler may add nodes, so a lack of free storage does not exclude the last node.
+        `may_grow`: an autoscaler may add nodes. Nodes that lack free storage are then excluded only if other nodes are
+        left.
         """
         pods = [pod for pod in pods if has_claims(pod.spec)]
         if not pods:

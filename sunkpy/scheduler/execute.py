@@ -108,7 +108,7 @@ class Executor:
         there = next((pod.name for pod in left if not is_over(pod)), None)
         if there is not None:
             self._log.warning(
-                "the watch does not have this pod, but the apiserver does: its job is kept",
+                "the watch does not show a pod that the apiserver has: its job is kept",
                 gang=str(record.id),
                 pod=there,
             )
@@ -130,7 +130,7 @@ class Executor:
 
     async def _change(self, record: GangRecord, action: act.UpdateTerms) -> None:
         job, pod, change = f"Slurm job {action.job}", action.pod, action.change
-        kept = f"{job} keeps what it was submitted with: {change.refusal}" if change.refusal else ""
+        kept = f"{job} keeps the options with which it was submitted: {change.refusal}" if change.refusal else ""
         refusal = await self._jobs.change(record, action)
         if refusal is None:
             return  # the job is gone
@@ -157,7 +157,7 @@ class Executor:
             return
         bound = record.member(action.bindings[0].pod).assumed is not None
         if bound and action.final_because:
-            note = f"if Slurm takes the nodes back, no pods are made in their place: {action.final_because}"
+            note = f"if Slurm takes the nodes back, nobody makes new pods in place of these: {action.final_because}"
             leader = action.bindings[0].pod
             await self._outbox.inform(leader, reason="PreemptionIsFinal", action="Binding", note=note)
 
@@ -176,8 +176,9 @@ class Executor:
         self._outbox.report(record, act.Report(pod=refused.pod, message=why, cause=act.WaitCause.KUBELET))
 
     async def _go_solo(self, action: act.Bind, refused: Refused) -> None:
-        """Make a pod that its node would refuse a gang of its own, with a job of its own, and warn about that by an
-        Event. The other pods of its former gang go on. Their job keeps the refused pod's node until the job ends.
+        """Take a pod that its node would refuse out of its gang: it becomes a gang of its own, with a job of its own.
+        Warn about that by an Event. The other pods of its former gang go on. Their job keeps the refused pod's node
+        until the job ends.
         """
         note = (
             f"{refused}: the pod gets a job of its own; Slurm job {action.job} of its gang keeps "
@@ -194,7 +195,7 @@ class Executor:
         node = next(binding.note.slurm_node for binding in action.bindings if binding.pod.uid == refused.pod.uid)
         record.refusals[node] = (why, now + self._leader.settings.times.node_refused_s)
         then = record.give_back(why, kind=refused.kind, now=now)
-        note = f"{why}; Slurm job {action.job} is cancelled, {then}"
+        note = f"{why}; Slurm job {action.job} is cancelled; {then}"
         await self._outbox.warn(refused.pod, reason="FailedScheduling", action="Binding", note=note)
         await self._jobs.cancel(record, action.job, why=why)
 

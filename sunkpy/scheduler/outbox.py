@@ -87,7 +87,7 @@ class Outbox:
         self._log.warning("odd object", kind=kind, namespace=namespace, name=name, why=why)
         self._leader.metrics.odd_objects.labels(kind).inc()
         if kind == "Pod":
-            pod, note = Pod(metadata=about.metadata), f"left alone: {why}"
+            pod, note = Pod(metadata=about.metadata), f"the scheduler ignores this pod: {why}"
             write = partial(self.warn, pod, reason="OddObject", action="Scheduling", note=note)
             self.later(f"{namespace}/{name}", _UNREADABLE, write)
 

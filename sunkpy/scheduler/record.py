@@ -275,8 +275,8 @@ class GangRecord:
     @property
     def urgency(self) -> Urgency:
         """How urgent the gang is in the queues. `FIRST`: its pods have to leave their nodes, because their job has
-        ended there. `SOON`: its pods are bound, or its job has started and its pods have to be bound; that may be
-        thousands at once. `NONE`: the gang only waits in the queue, and no node waits for it.
+        ended there. `SOON`: its pods are bound, or its job has started and its pods have to be bound; thousands of
+        gangs may be in this state at once. `NONE`: the gang only waits in the queue, and no node waits for it.
         """
         own = self.jobs.get(self.bound_to) if self.bound_to is not None else None
         if own is not None and (own.epilogs or states.is_job_ended(own.state)):
@@ -314,8 +314,8 @@ class GangRecord:
                 member.refusal = member.refusal if uid in refused else None
 
     def note_refusal(self, pod: Pod, why: str, *, now: float, first_s: float) -> None:
-        """Record that its node refused a pod of the gang, and why. The pod is to be tried again on the same node, after
-        a pause of `first_s` seconds at first. The pause grows with each refusal.
+        """Record that a node refused a pod of the gang, and why. The pod is to be tried again on the same node, after a
+        pause of `first_s` seconds at first. The pause grows with each refusal.
         """
         member = self.member(pod)
         since, times = (member.refusal.since, member.refusal.times) if member.refusal is not None else (now, 0)
@@ -353,8 +353,8 @@ class GangRecord:
                     await self._changed.wait()
 
     def back_off(self, why: str, *, now: float, first_s: float = _BACKOFF_FIRST_S) -> float:
-        """Let no job be submitted for the gang for a while. The pause begins with `first_s` seconds, and grows each
-        time in a row. `why`: the reason in words. Return the length of this pause in seconds.
+        """Let no job be submitted for the gang for a while. The first pause has `first_s` seconds; each further pause
+        in a row is longer. `why`: the reason in words. Return the length of this pause in seconds.
         """
         delay_s = backoff_s(self.failures, first_s=first_s, last_s=_BACKOFF_LAST_S)
         self.failures += 1
@@ -377,8 +377,8 @@ class GangRecord:
             return _another(delay_s)
         self.halt, self.retry_at = Halt(usable=self.usable, again_at=self.retry_at), now + _ALIKE_AGAIN_S
         then = (
-            f"as {times} in a row were given back for this, no other is submitted for an hour, unless the pods, their "
-            "owner or the nodes that they may use change"
+            f"{times} jobs in a row were given back for this reason: no other job is submitted for an hour, unless the "
+            "pods, their owner or the nodes that they may use change"
         )
         self.refused = f"{why}; {then}"
         return then
@@ -427,7 +427,7 @@ class GangRecord:
             self.forgive()
         elif self.change_helps_at < self.retry_at:
             self.retry_at = self.change_helps_at
-            self.refused += f"; pods or owner change again and again: {_another(self.retry_at - now)}"
+            self.refused += f"; the pods or their owner change again and again: {_another(self.retry_at - now)}"
 
     def forget_refused_nodes(self, *, now: float) -> None:
         """Forget the refusals by nodes that have expired by now: the gang's next job may use these nodes again."""
@@ -469,4 +469,4 @@ class GangRecord:
 
 
 def _another(delay_s: float) -> str:
-    return f"another is submitted in {delay_s:.0f} s"
+    return f"another job is submitted in {delay_s:.0f} s"

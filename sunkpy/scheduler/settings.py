@@ -37,9 +37,9 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
         port: the port on which the scheduler serves their calls.
         audience: the audience that the token in a call must have.
         epilog_timeout_seconds: how long an Epilog waits for the pods of its job to leave the node.
-        longest_grace_seconds: the longest grace period of these pods. It must be shorter than the Epilog's time by
-            `_FREEING_S`, or be at most half of that time. 0 stands for `_GRACE_S`, or for the most that is allowed if
-            that is less.
+        longest_grace_seconds: the longest grace period of these pods. It may be at most the Epilog's time less
+            `_FREEING_S`; if the Epilog has less than a minute, at most half of its time. 0 stands for `_GRACE_S`, or
+            for the most that is allowed if that is less.
         longest_grace_seconds_in: the same for single partitions, by name.
     """
 
@@ -86,14 +86,15 @@ class Times(Settings, frozen=True, kw_only=True):
 
     * `kinds`: the waiting times for owners and their kinds.
     * `unidentified_told_after_s`: after this time a pod whose gang is unknown gets a condition that says why.
-    * `displace_after_s`: if a job is lost, and Slurm gives its node to another job, the pods on the node wait so long
-      for a job that replaces the lost one; then they are evicted.
+    * `displace_after_s`: how long pods wait for a job that replaces their lost job, if Slurm has given their node to
+      another job. Then they are evicted.
     * `gate_again_s`: the pause before a Prolog or Epilog that waits for pods is checked again.
     * `resume_again_s`: the pause before a suspended owner is checked again, while its pods are still there.
-    * `admission_patience_s`: a pod that the kubelet would not admit waits so long; then the binding is refused.
+    * `admission_patience_s`: how long a pod waits that its kubelet would not admit. Then the binding is refused.
     * `volume_again_s`: the pause before a volume that is being made is checked again.
-    * `volume_patience_s`: a pod waits so long for its volume; then the binding is refused.
-    * `node_refused_s`: so long the gang's next jobs avoid a node that refused one of its pods, if there is another.
+    * `volume_patience_s`: how long a pod waits for its volume. Then the binding is refused.
+    * `node_refused_s`: how long the gang's next jobs avoid a node that refused one of its pods, if there is another
+      node.
     * `teardown_s`: the time that a kubelet needs, beyond the grace period, to free what a pod deleted by force held.
     * `again_s`: the pause before the next try of an eviction, of a pod that its node refused, and of the oldest gang
       whose job Slurm refused for a limit; also between decisions about a gang whose job has lost its nodes.
@@ -103,8 +104,8 @@ class Times(Settings, frozen=True, kw_only=True):
     * `occupancy_each_s`: the pause between counts of what other schedulers' pods take of nodes.
     * `nodes_each_s`: the pause between lists of all Slurm nodes.
     * `noted_after_s`: a pod that still waits after this time gets annotations that name its job.
-    * `late_submit_s`: so long Slurm may still make a job after a submit that it did not answer.
-    * `allocation_refused_s`: so long no allocation is requested in a partition that has refused one.
+    * `late_submit_s`: how long after a submit without an answer Slurm may still make the job.
+    * `allocation_refused_s`: how long no allocation is requested in a partition that has refused one.
     * `preemptors_each_s`: the pause between searches for the jobs that preempted others.
     * `watch_settles_s`: a watch that was connected again has caught up after this time.
     * `budgets_after_s`: the time that Kubernetes may need to count an evicted pod in its disruption budget.

@@ -177,7 +177,9 @@ class Takeover:
             record.fire()
         self._settled.clear()
         gc.freeze()
-        self._log.info("adopted", gangs=len(self._ledger), pods=len(self._cluster.pods))
+        self._log.info(
+            "the gangs of the previous leader are known", gangs=len(self._ledger), pods=len(self._cluster.pods)
+        )
 
     # ------------------------------------------------ what may go on until then
 
@@ -194,12 +196,16 @@ class Takeover:
         """
         pods = self._members.pods_of(record.id)
         if any((job := noted_job(pod)) is not None and not self._is_known(job) for pod in pods):
-            return "the job that is noted on its pods is being read"
+            return "the scheduler has just started, and still reads the job that is noted on the pods"
         bound = [pod for pod in pods if pod.spec.node_name]
         if not bound or self._is_proved(record.id, bound):
             return None
         gang = self._gangs.of(record).gang
-        return None if gang is not None and gang.never_queues else "the jobs that nobody has noted are being read"
+        return (
+            None
+            if gang is not None and gang.never_queues
+            else "the scheduler has just started, and still looks for the job of the pods"
+        )
 
     def _is_known(self, job: JobId) -> bool:
         """True if it is known to which gang a job belongs, if to any. It stays known after the job has ended and its

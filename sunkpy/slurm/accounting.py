@@ -51,8 +51,8 @@ class AccountingCalls:
     A read takes 2–10 ms, and 0.1 s for 1,000 associations.
 
     If no answer comes, the request that creates an account or a membership is sent again, because it leaves an existing
-    object as it is. A change, or a write of a QoS, is not: a second time it could overwrite later changes of others, or
-    recreate what they deleted. Read the object before you repeat a change.
+    object as it is. A change, or a write of a QoS, is not sent again, because it could then overwrite later changes of
+    others, or recreate what others have deleted. Read the object before you repeat a change.
     """
 
     _transport: Transport

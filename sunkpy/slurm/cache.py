@@ -1,9 +1,9 @@
 """A cache of all nodes of a Slurm cluster as last read, with the age of that read.
 
-Each process has one cache, which reads the nodes each second, or more rarely if a read costs slurmctld much
-(`sunkpy.slurm.pace`). An idle cluster answers 304 in a few milliseconds. A stale cache may be shown to people, but no
-action may follow from it. So code that acts compares the numbers of two `Observation`s: the number grows with each
-*successful* read, also if nothing has changed.
+The syncer and the scheduler have one cache each. It reads the nodes each second in the syncer and every 6 s in the
+scheduler, or more rarely if a read costs slurmctld much (`sunkpy.slurm.pace`). An idle cluster answers 304 in a few
+milliseconds. A stale cache may be shown to people, but no action may follow from it. So code that acts compares the
+numbers of two `Observation`s: the number grows with each *successful* read, also if nothing has changed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class NodeCache:
         self._reading_s: float | None = None
         self._not_before_s = float("-inf")
         self._hastened = asyncio.Event()
-        import structlog  # here, for commands import this module and have no log
+        import structlog  # here, because commands import this module and write no log
 
         self._log = structlog.get_logger("slurm-nodes")
         self.observation: Observation | None = None
@@ -188,7 +188,7 @@ class NodeCache:
 
     async def _slurmctld_s(self) -> float | None:
         """Return the seconds that slurmctld has spent on reads of nodes since the previous call; None if slurmctld does
-        not say, if the previous call got no answer, or if slurmctld has started anew since.
+        not say, if the previous call got no answer, or if slurmctld has restarted since.
         """
         before_s, self._reading_s = self._reading_s, None
         try:

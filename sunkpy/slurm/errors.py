@@ -1,4 +1,5 @@
-"""Errors of requests to slurmrestd, classified by Slurm's error number and never by its text.
+"""Errors of requests to slurmrestd. Slurm's error number decides on the class; without a number, the HTTP status does.
+The text of an error does not count.
 
     SlurmError
     ├── Unreachable    no answer, or slurmctld, slurmdbd or the API version is not there: ask again
@@ -12,8 +13,8 @@
     │   └── UnreadableJob  the nodes of a job, or its share of them, cannot be read
     └── LeaseOver      the request was not sent, because this process no longer leads
 
-The HTTP status does not give the result: slurmrestd answers 200 to a DELETE of an unknown job, and 500 to a bad state.
-The numbers are from `slurm/slurm_errno.h`, the same in 24.11 and 26.05 unless noted.
+The HTTP status alone does not give the result: slurmrestd answers 200 to a DELETE of an unknown job, and 500 to a bad
+state. The numbers are from `slurm/slurm_errno.h`, the same in 24.11 and 26.05 unless noted.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class Rejected(SlurmError):
 
 
 class LimitReached(Rejected):
-    """A limit of the user's association or QoS does not allow the job, beside other jobs or because of its own size."""
+    """A limit of the user's association or QoS does not allow the job: because of other jobs, or because of its own
+    size.
+    """
 
 
 class Malformed(SlurmError):

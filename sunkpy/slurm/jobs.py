@@ -98,8 +98,8 @@ class JobCalls:
         job with this comment.
 
         `user`: the owner of the job, if it is not the process's own user; later requests about the job must name this
-        user as well. Then the request also carries a proof that its sender has the cluster's key (the seal), and
-        slurmctld's job_submit.lua (of the chart) copies the job's comment to the admin comment.
+        user as well. With `user`, the request also carries a proof that its sender has the cluster's key (the seal),
+        and slurmctld's job_submit.lua (of the chart) copies the job's comment to the admin comment.
 
         Raises:
             Rejected: bad partition (2000), feature (2029), account (2045)…

@@ -59,8 +59,9 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 UNDRAIN = NodeChange(state=("UNDRAIN",), reason=" ")
 """Lifts the drain of a node and nothing else; RESUME would also bring back a node that is down.
 
-A blank reason replaces the old one: 24.11 keeps it (and ignores an empty one), and a later drain without a reason would
-look like the one that was lifted. The node is NOT_RESPONDING for half a second, until slurmctld has pinged it.
+The blank reason replaces the old reason. Slurm 24.11 would keep the old reason (and it ignores an empty new one), so a
+later drain without a reason would look like the drain that was lifted. The node is NOT_RESPONDING for half a second,
+until slurmctld has pinged it.
 """
 
 RESUME = NodeChange(state=("RESUME",), reason=" ")

@@ -6,7 +6,7 @@ the time that slurmctld worked on the first one, but at most 30 s. slurmctld rep
 it does not, the duration of the whole read counts, most of which slurmrestd needs to write JSON. A third of
 slurmrestd's time is left for other requests.
 
-A read with the answer "unchanged" costs almost nothing, so an idle cluster of any size is read each second.
+A read with the answer "unchanged" costs almost nothing, so an idle cluster of any size can be read each second.
 """
 
 from __future__ import annotations

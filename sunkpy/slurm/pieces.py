@@ -55,7 +55,9 @@ def _decode(text: bytes, cuts: list[tuple[int, int]], reply: type[R], *, field: 
 
 
 def _find_cuts(text: bytes) -> list[tuple[int, int]]:
-    """Return the cuts, about each `PIECE_BYTES`: where an entry ends, and where the next one begins."""
+    """Return cuts of the text, about one for each `PIECE_BYTES`. Each cut is a pair of positions: where an entry ends,
+    and where the next one begins.
+    """
     cuts = []
     match = _CUT.search(text, PIECE_BYTES)
     while match is not None:

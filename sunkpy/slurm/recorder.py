@@ -9,7 +9,9 @@ class Recorder(Protocol):
     """Records the requests that this process sends to slurmrestd."""
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """Record the end of a request. `endpoint`: a template such as `node/{name}`; `code`: `ok` or the error's."""
+        """Record the end of a request. `endpoint`: a template such as `node/{name}`. `code`: `ok`, or the code of the
+        error.
+        """
 
     def retried(self, endpoint: str) -> None:
         """Record that a request is about to be sent again."""

@@ -23,7 +23,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         name: the value for the template.
         user: the Slurm user of the request, if not the process's own.
         is_idempotent: whether the request may be sent again if no answer comes.
-        attempts: how often it is sent in all; None leaves that to the transport. Callers that loop themselves set 1.
+        attempts: how often it is sent in all; None leaves that to the transport. Callers that repeat the request
+            themselves set 1.
         newest: the newest API version that gives the needed answer, if not all do.
     """
 

@@ -1,6 +1,6 @@
 """Makes the request bodies (`v0.0.42_job_desc_msg`) that submit, allocate or change a job.
 
-Slurm never requeues these jobs: a workload comes back as new pods of its own controller.
+Slurm never requeues these jobs: if a workload is to run again, its controller makes new pods.
 """
 
 from __future__ import annotations

@@ -124,7 +124,8 @@ class Collector:
         """Decide whether Slurm's newest answer is trusted: it is not if too many registered nodes are missing. Return
         True if this differs from the last decision; then every name needs a new decision.
 
-        It is decided again only when Slurm lists other names, or other pods should be listed; both are rare.
+        The decision is made again only when Slurm lists other names, or when other pods than before should have a node
+        in Slurm. Both are rare.
         """
         observation = self._nodes.observation
         judged = (observation.listing if observation else 0, self._expectations)

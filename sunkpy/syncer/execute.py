@@ -161,7 +161,7 @@ class Executor:
             case SetComment(comment=comment):
                 await self._report(action, None, "SlurmNodeOwned", comment)
             case SetAddress(name=name, address=address):
-                note = f"Slurm looked for node {name} where an earlier pod was: its address is {address} now"
+                note = f"Slurm used the address of an earlier pod for node {name}, and uses {address} now"
                 await self._report(action, pod, "SlurmNodeReaddressed", note)
             case SetTopology(name=name, topology=topology):
                 note = f"Slurm node {name} is at {topology or 'no place'} in the topology"
@@ -171,7 +171,8 @@ class Executor:
 
     async def _may_lift(self, name: str, decided_on: Pod, *, leave: str | None = None) -> bool:
         """True if the node's drain may be lifted: the apiserver has the same pod, and nothing on it asks for a drain.
-        `leave`: the value that the annotation must have by which the operator allows it.
+        `leave`: the value that the pod's annotation `sunkpy.dev/health-lift` must have, by which the operator allows
+        the syncer to lift somebody else's drain; None: the annotation does not count.
         """
         pod = await self._pod(name)
         if pod is None or pod.uid != decided_on.uid or drain_cause(pod, unready_for_s=0).want is not Want.LIFT:
@@ -229,8 +230,8 @@ class Executor:
             )
 
     async def _report_unplaced(self, pod: Pod, told: str) -> None:
-        """Write an Event if the Node's labels do not say where it stands in the topology. `told`: what the pod shows
-        about that.
+        """Write an Event if the Node's labels do not say where it stands in the topology. `told`: the value of the
+        pod's annotation `sunkpy.dev/topology`.
         """
         if not (why := problem_told(told)):
             return
@@ -240,7 +241,11 @@ class Executor:
 
     async def _report_capped(self, action: SlurmAction, pod: Pod | None) -> None:
         kind = type(action).__name__
-        note = f"{kind} {action.name} postponed: too many nodes lost their pods or their readiness within a minute"
+        what = "deletion" if isinstance(action, DeleteSlurmNode) else "drain"
+        note = (
+            f"the {what} of Slurm node {action.name} is postponed: too many nodes lost their pods or their readiness "
+            "within a minute"
+        )
         self._metrics.capped.labels(kind).inc()
         self._log.error(note)
         if pod is not None:
@@ -266,7 +271,8 @@ def _gives_receipt(action: PatchPod) -> bool:
 
 def _receipt_time(action: PatchPod) -> dict[str, str]:
     """Return the annotation that says when Slurm gave the answer behind a receipt, some time before the write; empty
-    without a receipt. A receipt is the note on a pod that its node is drained and idle.
+    without a receipt. A receipt is the note on a pod that its node is drained and idle, or that only services run
+    there.
     """
     if action.receipt_age_s is None:
         return {}

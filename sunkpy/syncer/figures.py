@@ -1,8 +1,8 @@
 """Reads the figures (metrics) of the Slurm cluster and renders them from time to time, so that a scrape costs nothing.
 
-One read of Slurm serves all scrapes. The pause between reads is at least ten times as long as the last read took. Work
-that grows with the number of nodes and jobs is done in a thread, so it holds the event loop for a few milliseconds at
-most.
+One read of Slurm serves all scrapes. From the start of one read to the start of the next it takes at least ten times as
+long as the first one took. Work that grows with the number of nodes and jobs is done in a thread, so it holds the event
+loop for a few milliseconds at most.
 
 Figures that are too old are not shown: a gap in a graph says that nothing is known.
 """

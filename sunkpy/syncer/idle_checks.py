@@ -130,7 +130,7 @@ class IdleChecks:
         try:
             submitted = await self._slurm.submit_job(job, user=_USER)
         except Rejected as error:
-            note = f"Slurm refuses the check of {name}, which is tried again within an hour: {error}"
+            note = f"Slurm refuses the job that would check node {name}; it is tried again within an hour: {error}"
             await self._events.warning(pod, "Pod", reason="IdleCheckRefused", action="Check", note=note)
             await self._write(pod, record_of(pod, refused(pod, str(error), self._now())))
         except SlurmError as error:

@@ -91,7 +91,7 @@ class JobReader:
 
     def _due(self, states: dict[JobId, States]) -> Iterable[JobId]:
         """Yield the jobs with another state than when they were read, then pending jobs and arrays, which may change
-        without that: first those not read for the longest time (the order of `_known`).
+        while their state stays the same: first those not read for the longest time (the order of `_known`).
         """
         changed = {job for job, now in states.items() if self._has_changed(job, now)}
         yield from changed

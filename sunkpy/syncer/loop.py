@@ -3,8 +3,9 @@ node and its slurmd pod have the same name.
 
 A name is enqueued by a change of its pod, by a change of its node in an answer of Slurm, by the next answer if it waits
 for one, by a deadline of its own, and by Slurm's answer about the jobs on its node. All names are enqueued at the
-start, and when Slurm's answers are trusted again. When they are no longer trusted, or the last one is too old, the
-names are enqueued whose pods carry a receipt (it says that the node is drained and idle), so that it is withdrawn.
+start, and when Slurm's answers are trusted again. When the answers are no longer trusted, or the last one is too old,
+the names of pods with a receipt (a note that the node is drained and idle) are enqueued, so that a pass withdraws the
+receipt.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class SyncerMetrics:
         )
         self.oldest_check = Gauge(
             "sunkpy_nodeset_oldest_check_timestamp_seconds",
-            "When that node of the NodeSet was last checked whose last check is the longest ago. The metric does "
-            "not exist without compute.verify.idle",
+            "The time of the last check of that node of the NodeSet whose last check is the oldest. The metric "
+            "does not exist without compute.verify.idle",
             ["nodeset"],
             registry=registry,
         )
@@ -88,8 +88,8 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "sunkpy_slurm_cache_age_seconds",
             "Seconds since the syncer's newest answer from Slurm. Below 2 is normal, below 6 in large busy "
-            "clusters. 5 s later than normal, the syncer writes nothing to Slurm; 10 s later, it only withdraws "
-            "receipts from slurmd pods",
+            "clusters. 5 s above that, the syncer writes nothing to Slurm; 10 s above that, it only takes back its "
+            "notes on slurmd pods that their nodes are drained and idle",
             value=self._cache.age_s,
         )
         observation = self._cache.observation

@@ -27,7 +27,7 @@ _STRANGE = "Slurm no longer lists its registered nodes: did slurmctld lose its s
 
 
 class Outage:
-    """Reports outages of Slurm. It looks each second, and remembers when Slurm's answers were last good."""
+    """Reports outages of Slurm. `look` is called each second. It remembers when Slurm's answers were last good."""
 
     def __init__(
         self,

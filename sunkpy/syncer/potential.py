@@ -37,7 +37,7 @@ _KEY: Final = "records"
 
 class Potential:
     """Keeps the ConfigMap with the nodes that NodeSets may get later; does nothing if `config_map` is empty. `clock`:
-    the clock of `nodes`.
+    the same clock as that of `nodes`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Potential:
         if text != self._written:
             await self._kube.patch(self._path, {"data": {_KEY: text}})
             self._written = text
-            self._log.info("nodes that there could be", records={each.nodeset: each.count for each in records})
+            self._log.info("records of possible nodes written", records={each.nodeset: each.count for each in records})
         self._seen, self._due_s = seen, self._clock() + _ALL_EACH_S
 
     def _changed(self) -> None:

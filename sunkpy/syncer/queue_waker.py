@@ -39,7 +39,7 @@ class QueueWaker:
             try:
                 await self._slurm.update_node(self._opened, NodeChange())
             except SlurmError as error:
-                self._log.info("jobs that wait start with the next backfill", error=str(error))
+                self._log.info("slurmctld was not woken: waiting jobs start with its next backfill", error=str(error))
 
     def _on_answer(self, changed: frozenset[str]) -> None:
         nodes = self._nodes.observation.nodes if self._nodes.observation is not None else {}

@@ -41,7 +41,9 @@ from sunkpy.slurm.nodes import RESUME, UNDRAIN, drain
 MOST_NAMES = 64
 _LISTED_AT_ONCE = 6
 _OWN_AT_ONCE = 3
-"""Both limits together leave one of the client's connections free for the poll of all nodes."""
+"""This limit and `_LISTED_AT_ONCE` together leave most of the client's connections free, for the poll of all nodes and
+for others.
+"""
 _LOOKS_HOLD_S = 1.0
 """The greatest age, in seconds, of the first read of a list when the list is written."""
 
@@ -71,7 +73,7 @@ Results = dict[str, WriteOutcome | Exception]
 
 
 class _List(msgspec.Struct):
-    """Writes of one equal change to several nodes. The call that began the list sends it; the other calls wait for
+    """Writes of the same change to several nodes. The call that began the list sends it; the other calls wait for
     `results`.
     """
 

@@ -1,9 +1,9 @@
 """Keeps Slurm's topology from labels in Kubernetes: the place of each node (26.05), and slurmctld's topology file.
 
-Slurm 26.05 takes the place of a single node at once (`wish`, written by the mirror). The file goes into a ConfigMap,
-from which load_topology in slurmctld's pod tests and loads it: the whole tree for 24.11, the blocks for 26.05, and a
-hand-written file again after other nodes have registered. `core.topology.pace` decides when the file is written, and
-`core.topology.restart` which nodes the file of 26.05 has.
+In Slurm 26.05 the place of a single node can be set at once: `wish` returns it, and the mirror writes it. The file goes
+into a ConfigMap, from which load_topology in slurmctld's pod tests and loads it: the whole tree for 24.11, the blocks
+for 26.05, and a hand-written file again after other nodes have registered. `core.topology.pace` decides when the file
+is written, and `core.topology.restart` which nodes the file of 26.05 has.
 
 A block stays in the file as long as a node record names it: slurmctld 26.05 exits on a record whose unit is not in its
 file.

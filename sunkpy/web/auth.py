@@ -1,13 +1,15 @@
-"""Decides who may look at the page, and what they see. The browser proves who they are by a cookie or a bearer token.
+"""Decides who may look at the page, and what they see. A viewer proves who they are by a token, which the browser sends
+as a cookie or as a bearer token.
 
 * In the cluster, the token may be one of Kubernetes: people who may `get nodesets` in the namespace see the pool, and
   they see the pods of each namespace where they may `get pods`. It may also be one of Slurm (`scontrol token`): its
   user sees their own jobs. A browser sends a token of Slurm once, and gets a session instead.
-* On a person's own machine, it is a key. Only the link that the command prints has this key, because other people may
-  have a login on that machine.
+* On a person's own machine, the token is a key. Only the link that the command prints has this key, because other
+  people may have a login on that machine.
 
-The answer about a token is kept for a minute, so a person who loses a right keeps it here for that long. At most a few
-questions at a time go to the apiserver, whatever strangers send; a known person does not wait for them.
+The answer about a token is kept for a minute, so a person who loses a right keeps it here for that long. A session
+lasts eight hours. At most a few questions at a time go to the apiserver, whatever strangers send; a known person does
+not wait for them.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ _LONGEST: Final = 16 * 1024
 
 
 class PageDenied(Exception):
-    """The token does not prove who asks, or this person may not see the page; the text says why. `status`: for the HTTP
-    answer.
+    """The token does not prove who asks, or this person may not see the page; the text says why. `status`: the status
+    of the HTTP answer.
     """
 
     def __init__(self, status: int, why: str) -> None:

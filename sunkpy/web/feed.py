@@ -2,7 +2,7 @@
 
 Viewers with the same rights share a channel: the tables are filtered, compared, encoded and compressed once for each
 channel, and each viewer has a queue of the same texts. slurmrestd and the apiserver see one reader, however many people
-look. The next read begins only after ten times the time that the last one took.
+look. The next read begins only after ten times the time that the last one took, but at most 30 s later.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
     GET    /api/stream             server-sent events: the changes of the tables
     GET    /api/explain/…          node/<name>, pod/<namespace>/<name>, job/<id>
 
-Errors say why in {"why": …}. No route changes anything, and the page loads nothing from other origins.
+Errors say why in {"why": …}. No route changes anything in Slurm or Kubernetes, and the page loads nothing from other
+origins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The page's detail views of nodes, pods and jobs. Each view is read at most once in a few seconds, for all viewers."""
+"""The page's detail views of nodes, pods and jobs. Each view is read at most once in five seconds for all viewers with
+the same rights.
+"""
 
 from __future__ import annotations
 

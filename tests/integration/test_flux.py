@@ -90,11 +90,11 @@ def test_a_value_reaches_slurm_conf_and_a_revert_takes_it_back(site: Site):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"partitions": {}}, "partitions: night is left out, and slurmctld ends the jobs"),
-        ({"clusterName": "other"}, "clusterName: other, but this cluster is slurm"),
+        ({"partitions": {}}, "partitions: the values no longer have partition night"),
+        ({"clusterName": "other"}, "clusterName is other, but this cluster was installed as slurm"),
         ({"slurmctld": {"persistence": {"size": "9Gi"}}}, "but the volume was made with 20Gi, and no upgrade can"),
-        ({"home": {"size": "1Mi"}}, "has 10Gi, and no volume gets smaller"),
-        ({"priorityClasses": {"slurmd": 7}}, "and Kubernetes never changes it"),
+        ({"home": {"size": "1Mi"}}, "has 10Gi, and no volume can become smaller"),
+        ({"priorityClasses": {"slurmd": 7}}, "and Kubernetes cannot change the value"),
         ({"partitions": {"night": {"nodeSets": ["gpu"]}}}, "there is no NodeSet gpu"),
     ],
 )

@@ -21,7 +21,7 @@ VALUES = {
     "home": {"volume": HOME, "protect": {"servers": ["10.0.0.9"], "namespaces": ["backup"]}},
     "sharedFolders": {"/data": FOLDER},
 }
-SAYS = "no pod outside of namespace research mounts such a server by itself"
+SAYS = "because Slurm's users have homes or shared folders there"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def csi(attributes: Mapping[str, str]) -> Mapping[str, object]:
 )
 def test_no_pod_elsewhere_mounts_the_server_of_the_homes(apiserver: Apiserver, volume: Mapping[str, object]) -> None:
     refused = made(apiserver, volume)
-    where = f"Slurm's people have homes or shared folders on 10.0.0.9, files.example.com, {NAS}: {SAYS}"
+    where = f"pods of this namespace may not mount 10.0.0.9, files.example.com, {NAS} directly, {SAYS}"
     assert (refused.status_code, where in refused.text) == (403, True), refused.text
 
 
@@ -102,7 +102,7 @@ def test_every_server_can_be_meant_where_the_homes_are_on_a_claim(tmp_path: Path
             apiserver.make_account(namespace)
         apiserver.install(render("slurm", values), "-homes")
         assert wait_until(lambda: made(apiserver, FOLDER).status_code == 403, timeout_s=60, every_s=0.5)
-        says = f"Slurm's people have homes or shared folders on NFS: {SAYS}"
+        says = f"pods of this namespace may not mount NFS servers directly, {SAYS}"
         assert says in made(apiserver, HOME).text
         assert made(apiserver, csi({"server": NAS})).is_success
         assert made(apiserver, HOME, "research").is_success

@@ -96,12 +96,13 @@ def test_volumes_that_were_made_smaller_than_new_ones_stay_as_they_are(api: Apis
         (
             {"slurmctld": {"persistence": {"size": "2Gi"}}},
             "slurmctld.persistence.size: 2Gi, but the volume was made with 1Gi, and no upgrade can change that. "
-            "To grow it: kubectl -n research patch pvc state-demo-slurmctld-0",
+            "To enlarge the volume: kubectl -n research patch pvc state-demo-slurmctld-0",
         ),
         (
             {"slurmctld": {"persistence": {"accessModes": ["ReadWriteMany"]}}},
-            "slurmctld.persistence: the state would move between state-demo-slurmctld-0 and a claim that all "
-            "slurmctld share. Stop slurmctld (kubectl -n research delete statefulset demo-slurmctld; jobs go on), make",
+            "slurmctld.persistence: with these values slurmctld would keep its state on another volume "
+            "(state-demo-slurmctld-0 is the claim of a single slurmctld). First move the state. Stop slurmctld "
+            "(kubectl -n research delete statefulset demo-slurmctld; jobs go on), make",
         ),
         (
             {"accounting": {"database": {"persistence": {"size": "9Gi"}}}},
@@ -109,7 +110,8 @@ def test_volumes_that_were_made_smaller_than_new_ones_stay_as_they_are(api: Apis
         ),
         (
             {"home": {"size": "9Gi"}},
-            "home.size: 9Gi, but PersistentVolumeClaim demo-home has 10Gi, and no volume gets smaller",
+            "home.size: 9Gi, but PersistentVolumeClaim demo-home has 10Gi, and no volume can become smaller: set at "
+            "least",
         ),
         (
             {"accounting": {"backup": {"persistence": {"size": "7Gi"}}}},
@@ -117,25 +119,25 @@ def test_volumes_that_were_made_smaller_than_new_ones_stay_as_they_are(api: Apis
         ),
         (
             {"home": {"storageClass": "fast"}},
-            "home.storageClass: fast, but PersistentVolumeClaim demo-home has plain, and Kubernetes never changes it: "
-            "set that, or copy the data to a claim of yours and name it in home.existingClaim",
+            "home.storageClass: fast, but PersistentVolumeClaim demo-home has plain, and Kubernetes cannot change "
+            "the class of a claim: set plain, or copy the data to a claim of yours and name it in home.existingClaim",
         ),
         (
             {"slurmctld": {"persistence": {"storageClass": "fast"}}},
             'slurmctld.persistence.storageClass: fast, but StatefulSet demo-slurmctld has none (""), and Kubernetes '
-            "never changes it: set that, or copy the data to a claim of yours and name it in "
+            'cannot change the class of a claim: set "", or copy the data to a claim of yours and name it in '
             "slurmctld.persistence.existingClaim",
         ),
         (
             {"accounting": {"database": {"persistence": {"storageClass": "fast"}}}},
             'accounting.database.persistence.storageClass: fast, but StatefulSet demo-mariadb has none (""), and '
-            "Kubernetes never changes it: set that, or save the data elsewhere, delete StatefulSet demo-mariadb and "
-            "PersistentVolumeClaim data-demo-mariadb-0, and upgrade again",
+            'Kubernetes cannot change the class of a claim: set "", or save the data elsewhere, delete StatefulSet '
+            "demo-mariadb and PersistentVolumeClaim data-demo-mariadb-0, and upgrade again",
         ),
         (
             {"accounting": {"backup": {"persistence": {"storageClass": "fast"}}}},
             "accounting.backup.persistence.storageClass: fast, but PersistentVolumeClaim demo-backup has plain, and "
-            "Kubernetes never changes it: set that, or save the data elsewhere, delete PersistentVolumeClaim",
+            "Kubernetes cannot change the class of a claim: set plain, or save the data elsewhere, delete PersistentV",
         ),
         (
             {"slurmctld": {"backup": {"persistence": {"storageClass": "fast"}}}},
@@ -143,18 +145,19 @@ def test_volumes_that_were_made_smaller_than_new_ones_stay_as_they_are(api: Apis
         ),
         (
             {"clusterName": "other"},
-            "clusterName: other, but this cluster is demo: its state and its records are kept under that name. "
-            "Set clusterName: demo",
+            "clusterName is other, but this cluster was installed as demo, and the state of slurmctld and the records "
+            "of slurmdbd are kept under that name. Set clusterName: demo",
         ),
         (
             {"partitions": {"high": None, "fast": {"priorityTier": 10}}},
-            "partitions: high is left out, and slurmctld ends the jobs that run in a partition that is gone: "
-            "set partitions.high.state: DRAIN, wait until `squeue -p high` is empty, then leave it out",
+            "partitions: the values no longer have partition high, and slurmctld would end the jobs that run in it. "
+            "First set partitions.high.state: DRAIN, wait until `squeue -p high` is empty, then leave out the "
+            "partition",
         ),
         (
             {"priorityClasses": {"slurmd": 5}},
-            "priorityClasses.slurmd: 5, but PriorityClass research-demo-slurmd has 900000000, and Kubernetes never "
-            "changes it: kubectl delete priorityclass research-demo-slurmd",
+            "priorityClasses.slurmd: 5, but PriorityClass research-demo-slurmd has 900000000, and Kubernetes cannot "
+            "change the value of a PriorityClass: kubectl delete priorityclass research-demo-slurmd",
         ),
     ],
 )
@@ -168,7 +171,7 @@ def test_it_is_refused_with_what_to_do(api: Apiserver, values: dict[str, object]
 def test_null_does_not_open_a_partition_that_has_limits(api: Apiserver, state: Mapping[str, object]):
     of_gpus = {"maxTime": 60, "conf": {"AllowAccounts": ["chem"]}, **state}
     assert upgrade(api, {"partitions": {"gpu": of_gpus, "new": None}}) == ""
-    said = "partitions.gpu: null does not remove it, but takes its limits away. To remove it, set partitions.gpu.state"
+    said = "partitions.gpu: null does not remove the partition, but its limits. To remove the partition, set"
     assert said in upgrade(api, {"partitions": {"gpu": None, "new": None}})
     assert upgrade(api, {"partitions": {"gpu": {}, "new": None}}) == ""
     assert upgrade(api, {"partitions": {"gpu": {"state": "DRAIN"}, "new": {"state": "DRAIN"}}}) == ""
@@ -181,19 +184,19 @@ def test_null_does_not_open_a_partition_that_has_limits(api: Apiserver, state: M
         (
             "openldap",
             {"persistence": {"size": "2Gi"}},
-            "persistence.size: 2Gi, but the volume was made with 1Gi, and no upgrade can change that. To grow it: "
-            "kubectl -n research patch pvc data-openldap-openldap-0",
+            "persistence.size: 2Gi, but the volume was made with 1Gi, and no upgrade can change that. To enlarge the "
+            "volume: kubectl -n research patch pvc data-openldap-openldap-0",
         ),
         (
             "openldap",
             {"persistence": {"storageClass": "fast"}},
-            'persistence.storageClass: fast, but StatefulSet openldap-openldap has none (""), and Kubernetes never',
+            'persistence.storageClass: fast, but StatefulSet openldap-openldap has none (""), and Kubernetes cannot',
         ),
         (
             "sunkpy",
             {"priorityClass": {"value": 5}},
-            "priorityClass.value: 5, but PriorityClass research-sunkpy-operator has 1000000000, and Kubernetes never "
-            "changes it: kubectl delete priorityclass research-sunkpy-operator",
+            "priorityClass.value: 5, but PriorityClass research-sunkpy-operator has 1000000000, and Kubernetes cannot "
+            "change the value of a PriorityClass: kubectl delete priorityclass research-sunkpy-operator",
         ),
     ],
 )
@@ -244,8 +247,8 @@ def test_two_slurmctld_want_a_claim_that_both_can_mount(api: Apiserver):
     api.make(CLAIMS, {"metadata": {"name": "mine"}, "spec": spec})
     two = {"slurmctld": {"replicas": 2, "persistence": {"existingClaim": "mine"}}}
     assert (
-        "slurmctld.persistence.existingClaim: PersistentVolumeClaim mine is ReadWriteOnce, and two slurmctld need "
-        "ReadWriteMany" in upgrade(api, two)
+        "slurmctld.persistence.existingClaim: PersistentVolumeClaim mine has the access mode ReadWriteOnce, and "
+        "two slurmctld need ReadWriteMany" in upgrade(api, two)
     )
 
 
@@ -258,8 +261,8 @@ def test_a_claim_without_a_volume_may_go(api: Apiserver):
     assert upgrade(api, wrong) == ""
     assert (
         "slurmctld.backup.persistence.storageClass: plain, but PersistentVolumeClaim demo-state-backup has nfs, and "
-        "Kubernetes never changes it: set that, or delete it and upgrade again, for it has no volume: "
-        "kubectl -n research delete pvc demo-state-backup" in upgrade(api, right)
+        "Kubernetes cannot change the class of a claim: set nfs, or delete the claim, which has no volume yet, and "
+        "upgrade again: kubectl -n research delete pvc demo-state-backup" in upgrade(api, right)
     )
     remove(api, "demo-state-backup")
     assert upgrade(api, right) == ""
@@ -306,7 +309,7 @@ def test_a_nodeset_that_is_going_is_not_taken_for_the_one_that_is_wanted(api: Ap
     nodeset = f"{NODESETS}/gpu"
     assert api.ask("admin", "PATCH", nodeset, {"metadata": {"finalizers": ["sunkpy.dev/jobs"]}}).is_success
     assert api.ask("admin", "DELETE", nodeset).is_success
-    assert "nodeSets.gpu: the NodeSet of that name is being deleted and waits for its jobs" in upgrade(api, wanted)
+    assert "nodeSets.gpu: a NodeSet of this name is being deleted, and waits for the jobs" in upgrade(api, wanted)
     assert api.ask("admin", "PATCH", nodeset, {"metadata": {"finalizers": []}}).is_success
     assert upgrade(api, wanted) == ""
 
@@ -331,7 +334,7 @@ def test_two_slurmctld_want_a_backup_that_both_can_mount(api: Apiserver):
     assert api.ask("admin", "DELETE", f"{STATEFULSETS}/demo-slurmctld").status_code == 200
     two = {"slurmctld": {"replicas": 2, "persistence": {"accessModes": ["ReadWriteMany"]}}}
     said = upgrade(api, two)
-    assert "slurmctld.backup: two slurmctld on two machines mount PersistentVolumeClaim demo-state-backup" in said
+    assert "slurmctld.backup: two slurmctld on two machines have to mount PersistentVolumeClaim" in said
     claims = "/api/v1/namespaces/research/persistentvolumeclaims"
     finalizers = {"metadata": {"finalizers": []}}
     assert api.ask("admin", "PATCH", f"{claims}/demo-state-backup", finalizers).is_success

@@ -117,7 +117,7 @@ def test_the_life_of_a_pod_with_the_rights_that_the_chart_gives_and_upgrades_bet
     assert after["spec"]["template"]["spec"]["containers"][0]["image"] == "two"
     assert (after["metadata"]["generation"] > before, after["spec"]["replicas"]) == (True, 0), "helm woke it"
 
-    assert release.asked("ann") == "it is being started"
+    assert release.asked("ann") == "your login pod is being started"
     assert release.has_replicas(ANN, 1), release.log()
     release.put_pod(ANN, {"running": {"startedAt": "2026-11-22T00:00:00Z"}})
     assert wait_until(lambda: release.asked("ann") == "10.0.0.9 2222", timeout_s=20, every_s=0.1), release.log()

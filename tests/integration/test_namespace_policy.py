@@ -32,7 +32,10 @@ ROLES = {
         {"apiGroups": ["sunkpy.dev"], "resources": ["namespaceaccess"], "resourceNames": ["lab"], "verbs": ["set"]}
     ],
 }
-SAYS = "only users who may set namespaceaccess.sunkpy.dev can make a namespace that scheduler.access names, or sets "
+SAYS = (
+    "only users who may set namespaceaccess.sunkpy.dev can make a namespace that scheduler.access names, or change on "
+    "any namespace: "
+)
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.integration
 
 CRD = yaml.safe_load((Path(__file__).parents[2] / "crds/sunkpy.dev_nodesets.yaml").read_text())
 NODESETS = "/apis/sunkpy.dev/v1alpha1/namespaces/default/nodesets"
-LEAVE_OUT = "types has a type for each; leave type and typeLabel out"
-ONE_OF_BOTH = "with driver, types have attributes; without driver, each type has a resource"
-OF_GPU = "gpu of the NodeSet says what GPUs there are; no GRES here is called gpu, mps or shard"
-COUNT_OR_RESOURCE = "a GRES has either a count, or a resource from which the count comes"
+LEAVE_OUT = "gpu.types has a type in each entry: leave out gpu.type and gpu.typeLabel"
+ONE_OF_BOTH = "with gpu.driver, no entry of gpu.types may have a resource; without gpu.driver, each entry needs a"
+OF_GPU = "no entry of gres may be called gpu, mps or shard; the field gpu of the NodeSet describes its GPUs"
+COUNT_OR_RESOURCE = "each entry of gres needs either count or resource, and not both"
 SLICE = {"type": "1g.5gb", "resource": "nvidia.com/mig-1g.5gb"}
 BY_PROFILE = {"type": "1g.5gb", "attributes": {"profile": "1g.5gb"}}
 

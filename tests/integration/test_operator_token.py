@@ -213,7 +213,7 @@ async def test_it_asks_autoscalers_for_nodes(apiserver: Apiserver, operator: Ope
         answer = apiserver.ask("admin", "PATCH", where, body)
         assert answer.is_success, answer.text
     refused = apiserver.ask("admin", "PATCH", path, {"spec": {"growth": {"potential": 0}}})
-    assert "growth.ask needs growth.potential, the most nodes that there may be" in refused.json()["message"]
+    assert "growth.ask needs growth.potential, the most nodes that the NodeSet may have" in refused.json()["message"]
     refused = apiserver.ask(
         "admin", "PATCH", path, {"spec": {"growth": {"ask": "none", "potential": 0, "releaseAfterSeconds": 600}}}
     )
@@ -270,7 +270,7 @@ def test_who_is_not_listed_tolerates_no_lock(
     answer = apiserver.ask("admin", "POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
     assert answer.is_success is is_allowed, answer.text
     if not is_allowed:
-        assert "its pods may not tolerate sunkpy.dev/lock" in answer.json()["message"]
+        assert "may not tolerate the taint sunkpy.dev/lock" in answer.json()["message"]
 
 
 OTHER_IMAGE = {"spec": {"containers": [{"name": "c", "image": "evil"}]}}
@@ -298,7 +298,7 @@ def test_a_thief_makes_no_pod_but_of_a_nodeset(
     body = a_pod("new")
     body["metadata"] |= {"labels": labels, "ownerReferences": owners}
     refused = tried(apiserver, "POST", f"/api/v1/namespaces/{where}/pods", body)
-    says = "nodeSetNamespaces" if where != "default" else "writes only slurmd pods, each of a NodeSet"
+    says = "nodeSetNamespaces" if where != "default" else "may write only slurmd pods and placeholder pods, each of"
     assert (refused.status_code, says in refused.json()["message"]) == (403, True), refused.text
     body["metadata"] |= {"labels": OUR_LABELS, "ownerReferences": [OURS]}
     answer = tried(apiserver, "POST", PODS, body)
@@ -316,7 +316,7 @@ def test_a_thief_makes_no_pod_but_of_a_nodeset(
 )
 def test_a_thief_touches_no_pod_of_others(apiserver: Apiserver, method: str, body: object) -> None:
     refused = tried(apiserver, method, f"{PODS}/foreign", body)
-    assert (refused.status_code, "writes only slurmd pods" in refused.json()["message"]) == (403, True), refused.text
+    assert (refused.status_code, "may write only slurmd pods" in refused.json()["message"]) == (403, True), refused.text
 
 
 @pytest.mark.parametrize(("labels", "owners"), [({}, [OURS]), ({names.LABEL_WANTED: "compute"}, [OTHERS])])
@@ -326,7 +326,7 @@ def test_a_thief_makes_and_removes_no_template_of_others(
     template = {"spec": {"containers": [{"name": "c", "image": "x"}]}}
     body = {"metadata": {"name": "theirs", "labels": labels, "ownerReferences": owners}, "template": template}
     path = f"{NAMESPACE}/podtemplates"
-    says = "writes only what stands for nodes that a NodeSet asks for"
+    says = "may write such an object only if a NodeSet asks for nodes by it"
     refused = tried(apiserver, "POST", path, body)
     assert (refused.status_code, says in refused.json()["message"]) == (403, True), refused.text
     assert apiserver.ask("admin", "POST", path, body).is_success
@@ -377,6 +377,7 @@ def others(apiserver: Apiserver) -> None:
 def test_a_thief_changes_nothing_else(apiserver: Apiserver, path: str, body: object) -> None:
     refused = tried(apiserver, "PATCH", path, body)
     assert (refused.status_code, ": " in refused.json()["message"]) == (403, True), refused.text
-    assert any(says in refused.json()["message"] for says in ("the operator writes only", "the operator changes no"))
+    said = ("may write only", "may change only", "may change no metadata", "may not change the")
+    assert any(says in refused.json()["message"] for says in said)
     answer = apiserver.ask("admin", "PATCH", f"{path}?dryRun=All", body)
     assert answer.is_success, answer.text

@@ -31,8 +31,8 @@ USERS = {
 VERBS = ["create", "patch", "update", "delete", "deletecollection", "list"]
 SAYS = "only users who may create pods/binding can put a pod of this scheduler on a node by spec.nodeName"
 SAYS_OF_NOTES = (
-    "only users who may create pods/binding can change sunkpy.dev/job-id, gang-id, slurm-node, place, gpu-indices, "
-    "devices of a pod that is on its node"
+    "only users who may create pods/binding can change the annotations sunkpy.dev/job-id, gang-id, slurm-node, place, "
+    "gpu-indices, devices of a pod that is on its node"
 )
 NOTE = names.ANNOTATION_JOB_ID
 ALIAS = "other-name"
@@ -143,7 +143,7 @@ def test_pods_of_others_do_not_ask_for_what_the_device_plugin_hands_out(apiserve
     spec: dict[str, object] = {"containers": [{"name": "c", "image": "i"}]} | {where: [asking]}
     assert wait_until(lambda: created(apiserver, schedulerName="x", **spec).status_code == 403, timeout_s=60)
     refused = created(apiserver, schedulerName="default-scheduler", **spec)
-    assert "nvidia.com/gpu is handed out by Slurm: set schedulerName: demo" in refused.json()["message"]
+    assert "Slurm hands out nvidia.com/gpu here: set schedulerName: demo in the spec of" in refused.json()["message"]
     for scheduler in ("demo", ALIAS):
         answer = created(apiserver, schedulerName=scheduler, **spec)
         assert answer.is_success, answer.text
@@ -156,7 +156,7 @@ def test_placeholders_for_nodes_that_are_wanted_may_ask_for_them_and_run_nowhere
     answer = created(apiserver, **wanted)
     assert answer.is_success, answer.text
     refused = created(apiserver, **wanted, nodeName="n1")
-    assert "nvidia.com/gpu is handed out by Slurm" in refused.json()["message"]
+    assert "Slurm hands out nvidia.com/gpu here" in refused.json()["message"]
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,8 @@ def test_nobody_takes_more_of_a_node_than_slurm_gave(apiserver: Apiserver) -> No
 
 AN_AGE_S = 2**31
 SAYS_OF_FORCE = (
-    "only users who may create pods/binding can delete or evict pods by force, or give one more than 300 s to end"
+    "only users who may create pods/binding can delete or evict pods by force (grace period 0), or with a grace period "
+    "of more than 300 s"
 )
 
 
@@ -292,10 +293,7 @@ def test_a_tenant_makes_no_pod_that_may_keep_its_node_for_long(
 ) -> None:
     made = created(apiserver, terminationGracePeriodSeconds=seconds)
     assert made.is_success is expected, made.text
-    assert (
-        expected
-        or "terminationGracePeriodSeconds of a pod of this scheduler, and of its probes, is at most 300" in made.text
-    )
+    assert expected or "that of the pod and of its probes may be at most 300, because" in made.text
     assert created(apiserver, "binder", terminationGracePeriodSeconds=seconds).is_success
     assert created(apiserver, schedulerName="another", terminationGracePeriodSeconds=seconds).is_success
 

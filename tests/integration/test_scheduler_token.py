@@ -183,7 +183,7 @@ def test_a_thief_changes_nothing_else_of_a_pod(apiserver: Apiserver, where: str,
 )
 def test_a_thief_touches_no_pod_of_others(apiserver: Apiserver, method: str, where: str, body: object) -> None:
     refused = tried(apiserver, method, where, body)
-    assert (refused.status_code, "writes only pods that name it" in refused.json()["message"]) == (403, True)
+    assert (refused.status_code, "may write only pods whose" in refused.json()["message"]) == (403, True)
 
 
 @pytest.mark.parametrize("metadata", [{"annotations": {"team": "y"}}, {"labels": {"app": "y"}}])

@@ -42,11 +42,11 @@ def test_it_says_what_is_made_anew_and_changes_nothing(api: Apiserver, monkeypat
     more = "scheduler.devicePlugin.resources.requests.cpu=20m"
     assert plan(api, monkeypatch, "-f", str(values), "--set", more) == (
         0,
-        "NodeSet gpu: removed. Its nodes are drained, and each slurmd pod goes when the jobs there have ended\n"
+        "NodeSet gpu: removed; its nodes are drained, and each slurmd pod is removed when the jobs there have ended\n"
         "NodeSet h200: made\n"
-        f"DaemonSet demo-device-plugin: pods are replaced. {EFFECTS['device-plugin']}\n"
-        f"StatefulSet demo-slurmctld: pods are replaced. {EFFECTS['slurmctld']}\n"
-        f"Deployment demo-slurmrestd: pods are replaced. {EFFECTS['slurmrestd']}\n",
+        f"DaemonSet demo-device-plugin: pods are replaced; {EFFECTS['device-plugin']}\n"
+        f"StatefulSet demo-slurmctld: pods are replaced; {EFFECTS['slurmctld']}\n"
+        f"Deployment demo-slurmrestd: pods are replaced; {EFFECTS['slurmrestd']}\n",
     )
     assert api.ask("admin", "GET", STATEFULSETS).json()["items"] == before
 

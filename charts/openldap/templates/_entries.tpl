@@ -15,11 +15,11 @@ contradicts itself is refused by name. */}}
 {{- $uid := int64 $person.uid | toString }}
 {{- with get $uids $uid }}{{ fail (printf "people.%s: uid %s is already used by %s" $name $uid .) }}{{ end }}
 {{- $_ := set $uids $uid $name }}
-{{- if hasKey $members $name }}{{ fail (printf "people.%s: groups has a group of that name" $name) }}{{ end }}
+{{- if hasKey $members $name }}{{ fail (printf "people.%s: groups has a group %s, too: rename one of the two" $name $name) }}{{ end }}
 {{- if $person.group }}
 {{- if not (hasKey $members $person.group) }}{{ fail (printf "people.%s.group: groups has no %s" $name $person.group) }}{{ end }}
 {{- else }}
-{{- with get $gids $uid }}{{ fail (printf "people.%s: each user's own group has the uid as gid, and gid %s is already used by %s; set the user's group" $name $uid .) }}{{ end }}
+{{- with get $gids $uid }}{{ fail (printf "people.%s: without people.%s.group, %s gets a group whose gid is the uid, but gid %s is already used by %s: set people.%s.group" $name $name $name $uid . $name) }}{{ end }}
 {{- $_ := set $gids $uid $name }}
 {{- $_ := set $own $name $uid }}
 {{- end }}

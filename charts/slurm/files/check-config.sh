@@ -48,7 +48,7 @@ if [ "$daemon" = slurmctld ] && install -m 0600 /keys/slurm.* "$scratch/ask/" 2>
   unset SLURM_CONF
   own=$(slurmctld -V | sed 's/.* //')
   if [ "$(printf '%s\n' "${own%.*}" "${runs%.*}" | sort -V | tail -n 1)" != "${own%.*}" ]; then
-    echo "slurmctld $runs runs here, and slurmctld $own cannot read what it has saved. Keep images.slurmctld and images.slurmdbd"
+    echo "slurmctld $runs runs here, and slurmctld $own cannot read its saved state. Keep images.slurmctld and images.slurmdbd"
     echo "at $runs, or restore a backup of $own into a new namespace: docs/tasks/upgrade.md"
     exit 3
   fi
@@ -84,13 +84,13 @@ for key in "${programs[@]}"; do
   done <<< "$(values_of "$key")"
 done
 [ "$daemon" != slurmd ] || [ -x /usr/local/bin/take-scratch ] ||
-  missing+=("compute.scratch: there is no take-scratch; build the image again from that of this release")
+  missing+=("compute.scratch: the image has no program take-scratch: build it again on the slurmd image of this release")
 [ "$daemon" != slurmd ] || [ -z "$(values_of JobContainerType)" ] || grep -qs /etc/slurm/private.conf /usr/local/bin/start-slurmd ||
-  missing+=("slurmConfig.privateTmp: start-slurmd is of an older release; build the image again from that of this release")
+  missing+=("slurmConfig.privateTmp: start-slurmd of the image is older: build the image again on the slurmd image of this release")
 [ "$image" != images.login ] || grep -qs /run/login /usr/local/bin/start-sackd ||
-  missing+=("login: start-sackd is of an older release; build the image again from that of this release")
+  missing+=("login: start-sackd of the image is older: build the image again on the login image of this release")
 [ "$daemon" != slurmctld ] || [ -x /usr/local/bin/weigh-users ] ||
-  missing+=("job_submit.lua: there is no weigh-users; build the image again from that of this release")
+  missing+=("job_submit.lua: the image has no program weigh-users: build it again on the slurmctld image of this release")
 [ "$daemon" != slurmctld ] || [[ $(/usr/sbin/slurmctld -V) != *" 24."* ]] || ! grep -qs '^- topology: block' /config/topology.yaml ||
   missing+=("topology.plugins: block needs Slurm 26.05: slurmctld 24.11 ends if a block has fewer nodes than its size")
 case $daemon in
@@ -205,7 +205,7 @@ if has_read && kill -0 "$pid" 2> /dev/null; then
 fi
 if kill -0 "$pid" 2> /dev/null; then
   kill -KILL "$pid"
-  echo "check-config: $daemon has not read its values in 30 s: the machine is slow, or waits for something"
+  echo "check-config: $daemon has not read its configuration within 30 s: the machine is slow, or $daemon waits for something"
   exit 1
 fi
 [ "$daemon" != slurmd ] || daemon+=" of $image"

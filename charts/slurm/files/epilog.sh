@@ -36,7 +36,7 @@ end_processes() {
   SECONDS=0
   while pids=$(left_processes; left_connections) && [ -n "$pids" ] || [ -d "$joined" ]; do
     [ "$SECONDS" -lt "$SUNKPY_KILL_WAIT_S" ] || signal=KILL
-    [ "$SECONDS" -lt $((SUNKPY_KILL_WAIT_S + 20)) ] || fail "processes do not end: ${pids//$'\n'/ }"
+    [ "$SECONDS" -lt $((SUNKPY_KILL_WAIT_S + 20)) ] || fail "processes of the job do not end: ${pids//$'\n'/ }"
     [ "$signal" != "${sent:-}" ] || [ "$signal" = KILL ] || { sleep 0.1; continue; }
     sent=$signal
     say "SIG$signal to what the job left: ${pids//$'\n'/ }"
@@ -49,7 +49,7 @@ end_processes() {
 await_pods() {
   # The job's comment may have been changed since the Prolog, so look for the marker, too.
   is_placeholder || [ -e "$marker" ] || return 0
-  read_settings || fail "no $settings_file, and pods may be here"
+  read_settings || fail "pods of the job may be on the node, and $settings_file is missing, which names the scheduler to ask"
   [ -n "${SUNKPY_HOOKS_URL:-}" ] || return 0
   # When slurmd ends, it kills its scripts by SIGTERM, and by SIGKILL 10 ms later. Then succeed if the marker stays, because the
   # Prolog of the next job asks again. A failure would drain the node without need.

@@ -78,7 +78,7 @@ ask_until_done() {
         [ -z "$silent" ] || limit=$((limit + SECONDS - heard))
         heard=$SECONDS silent=''
         if [ "$status" = 202 ]; then
-          pause=0.1 refused='' why="not done after $2 s"
+          pause=0.1 refused='' why="still waiting after $2 s"
         else
           : "${refused:=$SECONDS}"
           why="the scheduler refused with HTTP $status"
@@ -87,12 +87,12 @@ ask_until_done() {
         [ "$SECONDS" -lt "$limit" ] || break
         ;;
       *)
-        silent=1 refused='' why="no answer for $outage s (HTTP $status)"
+        silent=1 refused='' why="no answer from the scheduler for $outage s (HTTP $status)"
         [ $((SECONDS - heard)) -lt "$outage" ] || break
         ;;
     esac
     [ "$status" = 202 ] && continue # the scheduler held the question as long as it could: ask again at once
-    say "HTTP $status, next try in $pause s"
+    say "the scheduler was asked: HTTP $status, next try in $pause s"
     sleep "$pause"
     case $pause in 0.1) pause=0.3 ;; 0.3) pause=1 ;; 1) pause=3 ;; esac
   done

@@ -57,10 +57,10 @@ local NO_MAIL = "no mail is sent here, so --mail-type does nothing"
 
 -- slurmctld gives a step the addresses of its nodes by their place in the job. They stay as they were when a node leaves a job.
 local RUNNING = 1
-local KEEPS_NODES = "a running job keeps its nodes here: Slurm would send its later steps to wrong nodes"
+local KEEPS_NODES = "the nodes of a running job cannot be changed here: Slurm would send its later steps to wrong nodes"
 
 local PODS_RELY_ON_IT = " of this job cannot be changed here: it stands for Kubernetes pods. Change or delete the pods"
-local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another"
+local FORGED = "a comment that starts with k8s: says that a job stands for Kubernetes pods; write another comment"
 
 -- slurmctld keeps the script and the environment of each batch job on its volume for as long as it knows the job. Slurm
 -- bounds neither size nor number of environments: sbatch --export-file reads any. Slurm does not show this script their size, so

@@ -25,7 +25,7 @@ use_kept_topology() {
     [ "$sum" != "$(cat "$kept.ended" 2> /dev/null)" ] || echo "$sum" > "$kept.refused"
     echo "$sum" > "$kept.ended"
     rm -rf "$kept" && mv "$kept.before" "$kept" && rm "$kept.loading"
-    echo "start-slurmctld: slurmctld ended while a topology was loaded: it starts with the one before"
+    echo "start-slurmctld: slurmctld ended while it loaded a topology: it starts with the previous topology"
   fi
   [ -d "$kept" ] || return 0
   rm -f /etc/slurm/topology.{conf,yaml}
@@ -124,12 +124,12 @@ keep_topology() {
     [ "$sum" != "$(cat "$kept.refused" 2> /dev/null)" ] || continue
     lacks=$(lacking_units) || continue
     if [ -n "$lacks" ]; then
-      [ "$told" = "$lacks" ] || echo "start-slurmctld: the new topology is not loaded yet, because records of nodes name what it lacks: $lacks"
+      [ "$told" = "$lacks" ] || echo "start-slurmctld: the new topology is not loaded yet, because it lacks units that records of nodes name: $lacks"
       told=$lacks
       continue
     fi
     if ! try_topology; then
-      echo "start-slurmctld: the new topology is not loaded: slurmctld does not start on it; it goes on with the one that it has"
+      echo "start-slurmctld: the new topology is not loaded, because slurmctld would not start with it: the present topology stays"
       echo "$sum" > "$kept.refused"
       continue
     fi

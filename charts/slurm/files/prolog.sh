@@ -30,14 +30,14 @@ if [ -n "${SLURM_JOB_GPUS:-}" ] && [ -r "$listed_gpus" ]; then
   while read -r _ files _ pci; do
     { card=$(< "$driver/$pci/information"); } 2> /dev/null || continue
     [[ $card =~ Device\ Minor:[[:space:]]*([0-9]+) ]] || continue
-    [[ ${files%%,*} == */nvidia"${BASH_REMATCH[1]}" ]] || fail "GPU $pci has number ${BASH_REMATCH[1]}, and had" \
+    [[ ${files%%,*} == */nvidia"${BASH_REMATCH[1]}" ]] || fail "GPU $pci is nvidia${BASH_REMATCH[1]} now, and was" \
       "${files%%,*} when slurmd started: delete the slurmd pod, then resume the node"
   done < "$listed_gpus"
 fi
 
 # Write the marker of a placeholder job before the scheduler is asked: after that, pods may be bound to this node.
 if is_placeholder; then
-  read_settings || fail "no $settings_file: start-slurmd did not write it"
+  read_settings || fail "$settings_file is missing, which start-slurmd writes"
   if [ -n "${SUNKPY_HOOKS_URL:-}" ]; then
     # In a pod of an older chart the folder is no volume, and the marker lasts only as long as the container.
     mkdir -p "$markers"
@@ -78,7 +78,7 @@ queue_again() {
     [[ $record == *" Restarts=$SLURM_JOB_RESTART_COUNT "* ]] || { is_away=1; return 0; }
   [[ $record == *" JobState=RUNNING Reason=Prolog "* ]] || { [ -n "${1:-}" ]; return; }
   if [[ $record == *" BatchFlag=0 "* ]]; then
-    [ -n "${1:-}" ] && timeout 10 scancel "$id" && say "cancelled, as no allocation can be queued: $1"
+    [ -n "${1:-}" ] && timeout 10 scancel "$id" && say "the allocation is cancelled, because Slurm cannot requeue it: $1"
     return
   fi
   [ -n "${1:-}" ] || [[ $record == *" BatchHost=$SLURMD_NODENAME "* ]] || return
@@ -86,7 +86,7 @@ queue_again() {
   timeout 10 scontrol update "jobid=$id" requeue=1
   timeout 10 scontrol requeue "$id" || code=1
   [[ $record != *" Requeue=0 "* ]] || timeout 10 scontrol update "jobid=$id" requeue=0
-  [ "$code" != 0 ] || say "queued again${1:+: $1}"
+  [ "$code" != 0 ] || say "the job is requeued${1:+: $1}"
   [ "$code" != 0 ] || [ -z "${1:-}" ] || begin-soon "$SLURM_JOB_ID"
   return "$code"
 }
@@ -148,8 +148,8 @@ await_gate() {
 if [ -n "$others" ]; then
   hook=gate
   requeue_if_cut_short
-  read_settings || fail "no $settings_file, and pods may be here: see $markers"
-  [ -n "${SUNKPY_HOOKS_URL:-}" ] || fail "no scheduler to ask, and pods may be here: see $markers"
+  read_settings || fail "pods of earlier jobs may be on the node ($markers), and $settings_file is missing, which names the scheduler to ask"
+  [ -n "${SUNKPY_HOOKS_URL:-}" ] || fail "pods of earlier jobs may be on the node ($markers), and there is no scheduler to ask"
   await_gate
   [ -z "$waiting" ] || rm "$waiting" 2> /dev/null || exit 0 # the job is queued again
   forget_those_over

@@ -79,7 +79,7 @@ Epilog=epilog.sh
 Prolog=task_hooks.sh
 {{- range $key, $text := dict "TaskProlog" .Values.hooks.taskProlog "TaskEpilog" .Values.hooks.taskEpilog }}
 {{- if $text }}
-{{- if hasKey $.Values.slurmConfig.conf $key }}{{ fail (printf "hooks.t%s: slurmConfig.conf.%s is set, too: keep one of both" (trimPrefix "T" $key) $key) }}{{ end }}
+{{- if hasKey $.Values.slurmConfig.conf $key }}{{ fail (printf "hooks.t%s: slurmConfig.conf.%s is set, too: leave out one of the two" (trimPrefix "T" $key) $key) }}{{ end }}
 {{ $key }}=/run/slurm/conf/task_hooks.sh
 {{- end }}
 {{- end }}

@@ -1,22 +1,22 @@
 {{- $cgroup := eq .Values.slurmConfig.cgroup "auto" }}
 {{- if and (include "slurm.privateTmp" .) (not $cgroup) }}
-{{- fail "slurmConfig.privateTmp needs slurmConfig.cgroup: auto; without cgroups Slurm 24.11 does not start every second job with it" }}
+{{- fail "slurmConfig.privateTmp needs slurmConfig.cgroup: auto. With privateTmp and without cgroups, Slurm 24.11 fails to start every second job" }}
 {{- end }}
 {{- if and .Values.slurmConfig.privatePids (not (include "slurm.privateTmp" .)) }}
-{{- fail "slurmConfig.privatePids needs slurmConfig.privateTmp: auto or true, and slurmConfig.cgroup: auto; Slurm has only both in one" }}
+{{- fail "slurmConfig.privatePids needs slurmConfig.privateTmp: auto or true, and slurmConfig.cgroup: auto. Slurm can give a job process ids of its own only together with a /tmp of its own" }}
 {{- end -}}
 {{- $conf := .Values.slurmConfig.conf }}
 {{- $given := dict }}
 {{- range $key, $value := $conf }}{{ $_ := set $given (lower $key) (include "slurm.confValue" $value) }}{{ end }}
 {{- $files := .Values.slurmConfig.files }}
 {{- if and (regexMatch "(?i)(^|[,/])lua(,|$)" (get $given "clifilterplugins")) (not (hasKey $files "cli_filter.lua")) }}
-{{- fail "slurmConfig.conf.CliFilterPlugins: lua needs its script, without which no srun, sbatch or salloc starts: slurmConfig.files: cli_filter.lua" }}
+{{- fail "slurmConfig.conf.CliFilterPlugins: lua needs a script, without which no srun, sbatch or salloc starts: add cli_filter.lua to slurmConfig.files" }}
 {{- end }}
 {{- include "slurm.checkTopology" (dict "root" . "plugin" (get $given "topologyplugin")) }}
 {{- include "slurm.checkPotential" (dict "root" . "most" (get $given "maxnodecount")) }}
 {{- $labelled := and .Values.topology.source (ne .Values.topology.source "slinky") }}
 {{- if and (regexMatch "(?i)tree|block" (get $given "topologyplugin")) (not (hasKey $files "topology.conf")) (not (hasKey $files "topology.yaml")) }}
-{{- fail "slurmConfig.conf.TopologyPlugin: it needs slurmConfig.files: topology.conf or topology.yaml" }}
+{{- fail "slurmConfig.conf.TopologyPlugin: a topology is missing: add topology.conf or topology.yaml to slurmConfig.files" }}
 {{- end }}
 {{- /* Nodes are pods, which fetch this file from slurmctld and say themselves what they have. A job that could not be launched,
 by a failed Prolog or a slurmctld that died meanwhile, waits again and is not held. The script of the chart says whose job stands

@@ -2,20 +2,20 @@
 {{- $ssh := .Values.login.ssh -}}
 {{- $forwarding := get (dict "all" "yes" "local" "local" "none" "no") $ssh.portForwarding -}}
 {{- if regexMatch "(?im)^\\s*(allow(tcp|streamlocal)|x11)forwarding\\b" (regexSplit "(?im)^\\s*match\\b" $ssh.extra 2 | first) }}
-{{- fail "login.ssh.extra: set forwarding by login.ssh.portForwarding and login.ssh.x11" }}
+{{- fail "login.ssh.extra sets forwarding: use login.ssh.portForwarding and login.ssh.x11 for that" }}
 {{- end -}}
 {{- $folder := .compute | ternary "/etc/sunkpy/sshd" "" -}}
 {{- $ca := $ssh.existingCASecret | empty | ternary "config" "ca" | printf "%s/%s" $folder -}}
 {{- $certificates := or $ssh.trustedUserCAKeys $ssh.existingCASecret -}}
 {{- if and $ssh.existingCASecret (or $ssh.trustedUserCAKeys $ssh.revokedKeys) }}
-{{- fail "login.ssh.existingCASecret: its files stand for trustedUserCAKeys and revokedKeys: leave these empty, and put their lines there" }}
+{{- fail "login.ssh.existingCASecret: the files of this Secret take the place of login.ssh.trustedUserCAKeys and login.ssh.revokedKeys: leave these two values empty, and put their lines into the Secret" }}
 {{- end }}
 {{- if and $ssh.principals (not $certificates) }}
 {{- fail "login.ssh.principals: only certificates have principals, and the values name no authority that signs certificates: set login.ssh.trustedUserCAKeys or login.ssh.existingCASecret" }}
 {{- end }}
 {{- if $ssh.onlyCertificates }}
 {{- if not $certificates }}{{ fail "login.ssh.onlyCertificates: nobody could log in, because the values name no authority that signs certificates: set login.ssh.trustedUserCAKeys or login.ssh.existingCASecret" }}{{ end }}
-{{- if $ssh.ownKeys }}{{ fail "login.ssh.onlyCertificates: login.ssh.ownKeys would let people in by keys of their own: set one of both" }}{{ end }}
+{{- if $ssh.ownKeys }}{{ fail "login.ssh.onlyCertificates: login.ssh.ownKeys would let people in by keys of their own: set only one of the two" }}{{ end }}
 {{- end -}}
 # sshd uses the first line of each option, so login.ssh.extra, which comes last, can only add options. A Match block
 # in it could change these; PAM would still refuse every password, and everybody below uid 1000.

@@ -53,6 +53,6 @@
 {{- if eq .root.Values.restore.from "s3" }}
 {{- include "slurm.s3Volume" .root }}
 {{- else if and .root.Values.restore.from (not .of.backup.enabled) }}
-{{- fail "restore.from is volume: enable slurmctld.backup and accounting.backup, whose volumes it reads" }}
+{{- fail "restore.from is volume: enable slurmctld.backup and accounting.backup, because the restore reads their volumes" }}
 {{- end }}
 {{- end }}

@@ -34,7 +34,7 @@ that go with what is wanted). */}}
 {{- $spelt := dict }}
 {{- range $key, $value := .wanted }}
 {{- $lower := lower $key }}
-{{- with get $spelt $lower }}{{ fail (printf "%s: %s and %s are one key of Slurm, write it as the chart's values do" $path . $key) }}{{ end }}
+{{- with get $spelt $lower }}{{ fail (printf "%s: %s and %s are the same key for Slurm: write it only once. If values.yaml of the chart has the key, spell it as there" $path . $key) }}{{ end }}
 {{- $_ := set $spelt $lower $key }}
 {{- with get $says $lower }}{{ fail (printf "%s.%s: %s" $path $key .) }}{{ end }}
 {{- /* YAML reads OFF as false. */}}
@@ -77,17 +77,17 @@ Call with (dict "root" $ "given" <slurmConfig.conf, keys in small letters>). */}
 {{- $rules := include "slurm.idleChecks" .root | fromYaml }}
 {{- if $rules }}
 {{- $path := "compute.verify.idle" }}
-{{- if not .root.Values.syncer.metrics.enabled }}{{ fail (printf "%s needs syncer.metrics.enabled: which nodes jobs want is read with the figures" $path) }}{{ end }}
-{{- if hasKey .root.Values.partitions "sunkpy-verify" }}{{ fail (printf "partitions.sunkpy-verify: with %s the chart has a partition of that name" $path) }}{{ end }}
-{{- if regexMatch "(?i)^(off)?$" (get .given "preemptmode") }}{{ fail (printf "%s needs preemption, or jobs would wait for checks: set slurmConfig.conf.PreemptMode to CANCEL or REQUEUE" $path) }}{{ end }}
-{{- if not (regexMatch "^(0|00:00(:00)?)?$" (get .given "preemptexempttime")) }}{{ fail (printf "%s: with slurmConfig.conf.PreemptExemptTime jobs would wait for checks: leave it out" $path) }}{{ end }}
+{{- if not .root.Values.syncer.metrics.enabled }}{{ fail (printf "%s needs syncer.metrics.enabled: true, because the syncer learns from its metrics of Slurm which nodes jobs want" $path) }}{{ end }}
+{{- if hasKey .root.Values.partitions "sunkpy-verify" }}{{ fail (printf "partitions.sunkpy-verify: with %s the chart makes a partition of this name itself: rename yours" $path) }}{{ end }}
+{{- if regexMatch "(?i)^(off)?$" (get .given "preemptmode") }}{{ fail (printf "%s needs preemption, or jobs would wait until checks end: set slurmConfig.conf.PreemptMode to CANCEL or REQUEUE" $path) }}{{ end }}
+{{- if not (regexMatch "^(0|00:00(:00)?)?$" (get .given "preemptexempttime")) }}{{ fail (printf "%s: with slurmConfig.conf.PreemptExemptTime, jobs would wait until checks end: leave out PreemptExemptTime" $path) }}{{ end }}
 {{- $type := get .given "preempttype" }}
 {{- range $name, $rule := $rules }}
 {{- if not (or (hasSuffix "partition_prio" $type) (and (hasSuffix "qos" $type) $rule.qos)) }}
-{{- fail (printf "%s of NodeSet %s: with slurmConfig.conf.PreemptType %s name a QoS in %s.qos that every other one preempts, or take preempt/partition_prio" $path $name ($type | default "preempt/none") $path) }}
+{{- fail (printf "%s of NodeSet %s: with slurmConfig.conf.PreemptType %s, jobs would not preempt checks. Set PreemptType to preempt/partition_prio, or to preempt/qos and %s.qos to a QoS that all other QoS preempt" $path $name ($type | default "preempt/none") $path) }}
 {{- end }}
 {{- end }}
-PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} PriorityTier=0 PreemptMode=CANCEL RootOnly=YES Hidden=YES TRESBillingWeights=CPU=0
+PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} PriorityTier=0 PreemptMode=CANCEL RootOnly=YES DisableRootJobs=NO Hidden=YES TRESBillingWeights=CPU=0
 {{- end }}
 {{- end }}
 
@@ -105,7 +105,7 @@ PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} Prior
 {{- range $set, $own := include "slurm.nodeSets" . | fromYaml }}
 {{- range ($own | default dict).gres }}
 {{- /* The CustomResourceDefinition refuses these as well, but only when slurm.conf is there already. */}}
-{{- if has .name (list "gpu" "mps" "shard") }}{{ fail (printf "nodeSets.%s.gres: %s: nodeSets.%s.gpu says what GPUs there are; no GRES here is called gpu, mps or shard" $set .name $set) }}{{ end }}
+{{- if has .name (list "gpu" "mps" "shard") }}{{ fail (printf "nodeSets.%s.gres: an entry is called %s, but none may be called gpu, mps or shard. Describe GPUs in nodeSets.%s.gpu" $set .name $set) }}{{ end }}
 {{- $names = append $names .name }}
 {{- end }}
 {{- end }}
@@ -124,7 +124,7 @@ PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} Prior
 {{- range $partition.nodeSets }}
 {{- if not (or (hasKey $sets .) (eq . "ALL")) }}{{ fail (printf "%s.nodeSets: there is no NodeSet %s; nodeSets has %s" $path . (keys $sets | sortAlpha | join ", ")) }}{{ end }}
 {{- end }}
-{{- if and $partition.features $partition.nodeSets }}{{ fail (printf "%s: features or nodeSets, not both: a node would be in the partition by either" $path) }}{{ end }}
+{{- if and $partition.features $partition.nodeSets }}{{ fail (printf "%s: set features or nodeSets, not both. With both, a node that matches only one of them would be in the partition" $path) }}{{ end }}
 {{- include "slurm.noGang" $partition.preemptMode }}
 {{- $nodes := $partition.nodeSets | default (list "ALL") }}
 {{- /* No NodeSet of values has such a name. */}}
@@ -149,7 +149,7 @@ PartitionName={{ $name }} Nodes={{ join "," $nodes }} PriorityTier={{ int ($part
 
 {{- define "slurm.noGang" -}}
 {{- if regexMatch "(?i)suspend|gang" (. | default "") }}
-{{- fail "preemptMode SUSPEND and GANG start the next job beside the one that they stop, whose pods are still there: use REQUEUE, CANCEL or OFF" }}
+{{- fail "preemptMode SUSPEND and GANG start the next job while the pods of the suspended job still run on its nodes: use REQUEUE, CANCEL or OFF" }}
 {{- end }}
 {{- end }}
 
@@ -159,7 +159,7 @@ Call with (dict "root" $ "name" …). */}}
 {{- define "slurm.keptNodeSet" -}}
 {{- $metadata := (lookup "sunkpy.dev/v1alpha1" "NodeSet" .root.Release.Namespace .name | default dict).metadata | default dict }}
 {{- if $metadata.deletionTimestamp }}
-{{- fail (printf "nodeSets.%s: the NodeSet of that name is being deleted and waits for its jobs: upgrade when it is gone (kubectl -n %s get nodesets), or take another name" .name .root.Release.Namespace) }}
+{{- fail (printf "nodeSets.%s: a NodeSet of this name is being deleted, and waits for the jobs on its nodes. Upgrade when it is gone (kubectl -n %s get nodesets), or choose another name" .name .root.Release.Namespace) }}
 {{- end }}
 {{- .name }}
 {{- end }}
@@ -170,10 +170,10 @@ A partition without values has all nodes and no limits. Somebody who writes null
 {{- range regexFindAll "(?m)^PartitionName=.*$" (include "slurm.confThere" . ) -1 }}
 {{- $name := regexFind "^[^ ]+" . | trimPrefix "PartitionName=" }}
 {{- if not (or (hasKey $.Values.partitions $name) (eq $name "sunkpy-verify") (regexMatch "(?i) State=(DRAIN|DOWN|INACTIVE)( |$)" .)) }}
-{{- fail (printf "partitions: %s is left out, and slurmctld ends the jobs that run in a partition that is gone: set partitions.%s.state: DRAIN, wait until `squeue -p %s` is empty, then leave it out" $name $name $name) }}
+{{- fail (printf "partitions: the values no longer have partition %s, and slurmctld would end the jobs that run in it. First set partitions.%s.state: DRAIN, wait until `squeue -p %s` is empty, then leave out the partition" $name $name $name) }}
 {{- end }}
 {{- if and (hasKey $.Values.partitions $name) (kindIs "invalid" (get $.Values.partitions $name)) (ne . (printf "PartitionName=%s Nodes=ALL PriorityTier=1" $name)) }}
-{{- fail (printf "partitions.%s: null does not remove it, but takes its limits away. To remove it, set partitions.%s.state: DRAIN, wait until `squeue -p %s` is empty, then leave its key out. For a partition of all nodes without limits write {}" $name $name $name) }}
+{{- fail (printf "partitions.%s: null does not remove the partition, but its limits. To remove the partition, set partitions.%s.state: DRAIN, wait until `squeue -p %s` is empty, then leave out its key. For a partition of all nodes without limits, write {} in place of null" $name $name $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -189,7 +189,7 @@ A partition without values has all nodes and no limits. Somebody who writes null
 {{- $name := include "slurm.cluster" . }}
 {{- $has := include "slurm.confThere" . | regexFind "(?m)^ClusterName=.*$" | trimPrefix "ClusterName=" }}
 {{- if and $has (ne $has $name) }}
-{{- fail (printf "clusterName: %s, but this cluster is %s: its state and its records are kept under that name. Set clusterName: %s" $name $has $has) }}
+{{- fail (printf "clusterName is %s, but this cluster was installed as %s, and the state of slurmctld and the records of slurmdbd are kept under that name. Set clusterName: %s" $name $has $has) }}
 {{- end }}
 {{- $name }}
 {{- end }}
@@ -204,16 +204,16 @@ A partition without values has all nodes and no limits. Somebody who writes null
 {{- $topology := .root.Values.topology }}
 {{- $files := include "slurm.topologyFile" .root }}
 {{- if and $topology.source (ne $topology.source "slinky") }}
-{{- if $files }}{{ fail (printf "topology.source: slurmConfig.files has %s: leave one of both out" $files) }}{{ end }}
-{{- if .plugin }}{{ fail "slurmConfig.conf.TopologyPlugin: with topology.source, set topology.plugins instead" }}{{ end }}
+{{- if $files }}{{ fail (printf "topology.source is set, and slurmConfig.files has %s, too: leave out one of the two" $files) }}{{ end }}
+{{- if .plugin }}{{ fail "slurmConfig.conf.TopologyPlugin: with topology.source, leave it out and set topology.plugins" }}{{ end }}
 {{- if and (has "block" $topology.plugins) (not $topology.blockSizes) }}
-{{- fail "topology.plugins: block needs topology.blockSizes: the smallest is the number of nodes of the smallest block" }}
+{{- fail "topology.plugins: block needs topology.blockSizes. Their smallest number is the number of nodes of the smallest block" }}
 {{- end }}
 {{- end }}
 {{- if and (eq $topology.source "slinky") (ne $files "topology.yaml") }}
-{{- fail "topology.source: slinky names units of a topology.yaml: write it in slurmConfig.files" }}
+{{- fail "topology.source: slinky needs a topology.yaml, which describes the units that the Nodes name: add it to slurmConfig.files" }}
 {{- end }}
-{{- if and (eq $topology.source "labels") (not $topology.levels) }}{{ fail "topology.source: labels needs topology.levels: label keys, widest first" }}{{ end }}
+{{- if and (eq $topology.source "labels") (not $topology.levels) }}{{ fail "topology.source: labels needs topology.levels: the keys of the labels, that of the widest level first" }}{{ end }}
 {{- if and (has $topology.source (list "kueue" "configMap")) (not $topology.name) }}
 {{- fail (printf "topology.source: %s needs topology.name, the name of the %s" $topology.source (eq $topology.source "kueue" | ternary "Topology of Kueue" "ConfigMap")) }}
 {{- end }}
@@ -229,14 +229,14 @@ beside the record of the node that has come in its place. Call with (dict "root"
 {{- $all = add $all $potential }}
 {{- $asks := and $growth.ask (ne $growth.ask "none") }}
 {{- if and (not $potential) (or $asks $growth.releaseAfterSeconds) }}
-{{- fail (printf "nodeSets.%s.growth: ask and releaseAfterSeconds need potential, the most nodes that there may be: without it nobody knows which nodes jobs want" $name) }}
+{{- fail (printf "nodeSets.%s.growth: ask and releaseAfterSeconds need potential, the most nodes that the NodeSet may have. Without potential, sunkpy does not know which nodes jobs want" $name) }}
 {{- end }}
 {{- if and $potential (not $.root.Values.syncer.metrics.enabled) }}
-{{- fail (printf "nodeSets.%s.growth.potential needs syncer.metrics.enabled: which nodes jobs lack is read with the figures" $name) }}
+{{- fail (printf "nodeSets.%s.growth.potential needs syncer.metrics.enabled: true, because the syncer learns from its metrics of Slurm which nodes jobs lack" $name) }}
 {{- end }}
 {{- end }}
 {{- if and .most (gt (mul 2 $all) (int64 .most)) }}
-{{- fail (printf "nodeSets.<name>.growth.potential: %d in all, and Slurm needs room for twice as many: set slurmConfig.conf.MaxNodeCount to at least %d" $all (mul 2 $all)) }}
+{{- fail (printf "nodeSets.<name>.growth.potential: together %d nodes, and Slurm needs room for twice as many. Set slurmConfig.conf.MaxNodeCount to at least %d" $all (mul 2 $all)) }}
 {{- end }}
 {{- end }}
 

@@ -53,7 +53,7 @@ claim only if the values name it. */}}
 {{- define "slurm.backupController" -}}
 {{- if eq (int .Values.slurmctld.replicas) 2 }}
 {{- if not (include "slurm.sharedState" .) }}
-{{- fail "slurmctld.replicas: two slurmctld share a volume: set slurmctld.persistence.accessModes: [ReadWriteMany] with a storageClass that can, or slurmctld.persistence.existingClaim" }}
+{{- fail "slurmctld.replicas: two slurmctld need a volume that both can mount. Set slurmctld.persistence.accessModes: [ReadWriteMany] and a storageClass that can do this, or slurmctld.persistence.existingClaim" }}
 {{- end }}true
 {{- end }}
 {{- end }}
@@ -67,14 +67,14 @@ and a change between the two kinds, because no upgrade can change that. */}}
 {{- $claim = . }}
 {{- $modes := dig "spec" "accessModes" list (lookup "v1" "PersistentVolumeClaim" $.Release.Namespace . | default dict) }}
 {{- if and $modes (eq (int $.Values.slurmctld.replicas) 2) (not (has "ReadWriteMany" $modes)) }}
-{{- fail (printf "slurmctld.persistence.existingClaim: PersistentVolumeClaim %s is %s, and two slurmctld need ReadWriteMany" . (join ", " $modes)) }}
+{{- fail (printf "slurmctld.persistence.existingClaim: PersistentVolumeClaim %s has the access mode %s, and two slurmctld need ReadWriteMany" . (join ", " $modes)) }}
 {{- end }}
 {{- end }}
 {{- $set := printf "%s-slurmctld" .Release.Name }}
 {{- with lookup "apps/v1" "StatefulSet" .Release.Namespace $set }}
 {{- if eq (empty .spec.volumeClaimTemplates) (empty $claim) }}
 {{- $own := printf "state-%s-0" $set }}
-{{- fail (printf "slurmctld.persistence: the state would move between %s and a claim that all slurmctld share. Stop slurmctld (kubectl -n %s delete statefulset %s; jobs go on), make the new claim, and copy the folder `state` with its owner to it. If all slurmctld share the new claim, name it in slurmctld.persistence.existingClaim. Then upgrade again" $own $.Release.Namespace $set) }}
+{{- fail (printf "slurmctld.persistence: with these values slurmctld would keep its state on another volume (%s is the claim of a single slurmctld). First move the state. Stop slurmctld (kubectl -n %s delete statefulset %s; jobs go on), make the new claim, and copy the folder `state` with its owner to it. If all slurmctld share the new claim, name it in slurmctld.persistence.existingClaim. Then upgrade again" $own $.Release.Namespace $set) }}
 {{- end }}
 {{- end }}
 {{- $claim }}
@@ -216,16 +216,16 @@ trainer.kubeflow.org: [trainjobs]
 {{- if include "slurm.isGuest" . }}
 {{- $path := "accounting.slurmdbd.external" }}
 {{- if not (and .Values.keys.existingSlurmSecret .Values.keys.existingJwtSecret) }}
-{{- fail (printf "%s: all clusters of a slurmdbd have its keys: copy its slurm.key and jwt.key into Secrets of this namespace, and name them in keys.existingSlurmSecret and keys.existingJwtSecret" $path) }}
+{{- fail (printf "%s: this cluster needs the keys of that slurmdbd. Copy its slurm.key and jwt.key into Secrets of this namespace, and name the Secrets in keys.existingSlurmSecret and keys.existingJwtSecret" $path) }}
 {{- end }}
 {{- if not .Values.clusterName }}
 {{- fail (printf "%s: set clusterName to a name that no other cluster of that slurmdbd has, because slurmdbd mixes the records of clusters with one name" $path) }}
 {{- end }}
 {{- if .Values.accounts.wanted.qos }}
-{{- fail (printf "accounts.wanted.qos: the QoS of a slurmdbd belong to all its clusters: with %s, name them in the values of the release that has the slurmdbd, or make them with sacctmgr" $path) }}
+{{- fail (printf "accounts.wanted.qos: all clusters of a slurmdbd share its QoS. With %s, leave this value out: name the QoS in the values of the release that has the slurmdbd, or make them with sacctmgr" $path) }}
 {{- end }}
 {{- if and .Values.networkPolicies.enabled (not .Values.accounting.slurmdbd.external.peers) }}
-{{- fail (printf "%s.peers: say who slurmdbd is, or the network policies keep it out: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}]" $path) }}
+{{- fail (printf "%s.peers: name the pods or addresses of slurmdbd, or the network policies keep slurmdbd out: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}]" $path) }}
 {{- end }}
 {{- pick .Values.accounting.slurmdbd.external "host" "port" | toYaml }}
 {{- else }}
@@ -242,7 +242,7 @@ port: 6819
 {{- define "slurm.database" -}}
 {{- $external := .Values.accounting.database.external }}
 {{- if and $external.host (not .Values.accounting.database.existingSecret) }}
-{{- fail "accounting.database.external has a password of its own: name the Secret that holds it (key \"password\") in accounting.database.existingSecret" }}
+{{- fail "accounting.database.external: name the Secret with the password of this database (key \"password\") in accounting.database.existingSecret" }}
 {{- end }}
 {{- if $external.host }}
 {{- pick $external "host" "port" "name" "user" | toYaml }}

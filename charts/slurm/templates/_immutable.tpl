@@ -19,9 +19,9 @@ name none: one that is there keeps its own]). */}}
 {{- with dig "resources" "requests" "storage" "" $there }}
 {{- $grows := subf (include "sunkpy.bytes" $size | float64) (include "sunkpy.bytes" . | float64) }}
 {{- if and $.set (ne $grows 0.0) }}
-{{- fail (printf "%s.size: %s, but the volume was made with %s, and no upgrade can change that. To grow it: kubectl -n %s patch pvc %s-%s-0 -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"%s\"}}}}', then kubectl -n %s delete statefulset %s --cascade=orphan, and upgrade again" $.path $size . $namespace $.claim $.set $size $namespace $.set) }}
+{{- fail (printf "%s.size: %s, but the volume was made with %s, and no upgrade can change that. To enlarge the volume: kubectl -n %s patch pvc %s-%s-0 -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"%s\"}}}}', then kubectl -n %s delete statefulset %s --cascade=orphan, and upgrade again" $.path $size . $namespace $.claim $.set $size $namespace $.set) }}
 {{- else if lt $grows 0.0 }}
-{{- fail (printf "%s.size: %s, but PersistentVolumeClaim %s has %s, and no volume gets smaller: set at least that" $.path $size $.claim .) }}
+{{- fail (printf "%s.size: %s, but PersistentVolumeClaim %s has %s, and no volume can become smaller: set at least %s" $.path $size $.claim . .) }}
 {{- end }}
 {{- end }}
 {{- $has := $there.storageClassName | default "" }}
@@ -29,8 +29,8 @@ name none: one that is there keeps its own]). */}}
 {{- /* Kubernetes lets a claim without a class get one. */}}
 {{- if and $class (ne $class $has) (ternary $there $has (hasKey . "set")) }}
 {{- $move := hasKey .values "existingClaim" | ternary (printf "copy the data to a claim of yours and name it in %s.existingClaim" .path) (printf "save the data elsewhere, delete %s, and upgrade again" $gone) }}
-{{- if not (or .set (dig "volumeName" "" $there)) }}{{ $move = printf "delete it and upgrade again, for it has no volume: kubectl -n %s delete pvc %s" $namespace .claim }}{{ end }}
-{{- fail (printf "%s.storageClass: %s, but %s has %s, and Kubernetes never changes it: set that, or %s" .path $class $owner ($has | default "none (\"\")") $move) }}
+{{- if not (or .set (dig "volumeName" "" $there)) }}{{ $move = printf "delete the claim, which has no volume yet, and upgrade again: kubectl -n %s delete pvc %s" $namespace .claim }}{{ end }}
+{{- fail (printf "%s.storageClass: %s, but %s has %s, and Kubernetes cannot change the class of a claim: set %s, or %s" .path $class $owner ($has | default "none (\"\")") ($has | default "\"\"") $move) }}
 {{- end -}}
 accessModes: {{ toJson .modes }}
 {{- with hasKey . "set" | ternary $class .named }}
@@ -78,7 +78,7 @@ A StatefulSet that was made with another policy keeps it, because no upgrade can
 {{- define "sunkpy.priorityValue" -}}
 {{- $has := lookup "scheduling.k8s.io/v1" "PriorityClass" "" .name }}
 {{- if and $has (ne (int64 $has.value) (int64 .value)) }}
-{{- fail (printf "%s: %d, but PriorityClass %s has %d, and Kubernetes never changes it: kubectl delete priorityclass %s (pods keep what they have), and upgrade again" .path (int64 .value) .name (int64 $has.value) .name) }}
+{{- fail (printf "%s: %d, but PriorityClass %s has %d, and Kubernetes cannot change the value of a PriorityClass: kubectl delete priorityclass %s (pods keep their priority), and upgrade again" .path (int64 .value) .name (int64 $has.value) .name) }}
 {{- end }}
 {{- int64 .value }}
 {{- end }}

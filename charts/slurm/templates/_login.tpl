@@ -238,7 +238,7 @@ key of the defaults. */}}
 {{- if not (or (hasKey $people $person) $.Values.users.sssd.enabled) }}{{ fail (printf "%s: users.people has no %s" $path $person) }}{{ end }}
 {{- $word := $person }}
 {{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $person) }}
-{{- if not (hasKey $people $person) }}{{ fail (printf "%s: no pod can have that name: use letters, digits and - for people of a directory" $path) }}{{ end }}
+{{- if not (hasKey $people $person) }}{{ fail (printf "%s: no pod can have this name. A person of a directory gets a personal login pod only with a name of lower-case letters, digits and -, which begins with a letter and does not end with -" $path) }}{{ end }}
 {{- $word = printf "uid-%d" (int64 (get $people $person).uid) }}
 {{- end }}
 {{- $name := printf "%s-login-%s" $.Release.Name $word }}

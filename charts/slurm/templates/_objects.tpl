@@ -23,7 +23,7 @@ Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- with get $values.patches $name }}
 {{- $object = (include "sunkpy.merged" (list $object .) | fromJson).value }}
 {{- include "sunkpy.checkVolumes" (list (printf "patches.%s: volume" $name) (dig "spec" "template" "spec" "volumes" list $object)) }}
-{{- if ne (include "sunkpy.patchName" (list $.root $object)) $name }}{{ fail (printf "patches.%s: kind and name cannot be changed" $name) }}{{ end }}
+{{- if ne (include "sunkpy.patchName" (list $.root $object)) $name }}{{ fail (printf "patches.%s: a patch cannot change kind or name of an object" $name) }}{{ end }}
 {{- end }}
 ---
 {{ toYaml $object }}
@@ -36,7 +36,7 @@ Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- $objects := list }}
 {{- range regexSplit "(?m)^---\\s*$" . -1 }}
 {{- with printf "%s\n" . | fromYaml }}
-{{- if not (hasKey . "kind") }}{{ fail (printf "this is no object of Kubernetes, it has no kind: %s" (toJson .)) }}{{ end }}
+{{- if not (hasKey . "kind") }}{{ fail (printf "this has no kind, so it is not an object of Kubernetes: %s" (toJson .)) }}{{ end }}
 {{- $objects = append $objects . }}
 {{- end }}
 {{- end }}
@@ -81,7 +81,7 @@ Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- /* Refuse values that give one of the chart's volumes a second source. Call with (list the path of the values, volumes). */}}
 {{- define "sunkpy.checkVolumes" -}}
 {{- range index . 1 }}
-{{- if gt (len .) 2 }}{{ fail (printf "%s %s has several sources: %s. If the chart has this name already, choose another one" (index $ 0) .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
+{{- if gt (len .) 2 }}{{ fail (printf "%s %s has several sources: %s. If the chart has a volume of this name already, choose another name" (index $ 0) .name (keys (omit . "name") | sortAlpha | join ", ")) }}{{ end }}
 {{- end }}
 {{- end }}
 
@@ -135,7 +135,7 @@ a mountPath) by the name. Other lists are replaced, and null removes a key. */}}
 {{- range include "sunkpy.split" (include . $root) | fromJsonArray }}{{ $names = append $names (include "sunkpy.patchName" (list $root .)) }}{{ end }}
 {{- end }}
 {{- range $name, $_ := $root.Values.patches }}
-{{- if not (has $name $names) }}{{ fail (printf "patches.%s: the release has no such object; it has %s" $name ($names | sortAlpha | join ", ")) }}{{ end }}
+{{- if not (has $name $names) }}{{ fail (printf "patches.%s: the release has no such object. It has these: %s" $name ($names | sortAlpha | join ", ")) }}{{ end }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -145,7 +145,7 @@ image. */}}
 {{- define "sunkpy.needImages" -}}
 {{- $empty := list }}
 {{- range $key, $image := . }}{{ if not $image }}{{ $empty = append $empty $key }}{{ end }}{{ end }}
-{{- with $empty }}{{ fail (printf "%s: set it, to an image of yours: a chart of the repository names none. `make images PUSH=registry.example.com/sunkpy` builds and pushes all, and prints these lines for your values (docs/tasks/build-images.md)" (join ", " .)) }}{{ end }}
+{{- with $empty }}{{ fail (printf "%s: set this to an image of yours. Only the chart of a release names images; the chart in the repository names none. `make images PUSH=registry.example.com/sunkpy` builds and pushes all images, and prints these lines for your values (docs/tasks/build-images.md)" (join ", " .)) }}{{ end }}
 {{- end }}
 
 {{- /* Refuse an image of sunkpy whose tag names another version than the chart's: it may not know its settings. */}}
@@ -153,6 +153,6 @@ image. */}}
 {{- $chart := (index . 0).Chart }}
 {{- $minor := regexFind "^[0-9]+\\.[0-9]+" $chart.Version }}
 {{- with regexFind "^[0-9]{1,2}\\.[0-9]+\\.[0-9]+" (index . 2 | splitList "@" | first | regexFind "[^:/]*$") }}
-{{- if not (hasPrefix (print $minor ".") .) }}{{ fail (printf "%s: the image is of sunkpy %s, and chart %s of %s: take both of one version (--reuse-values keeps an old image)" (index $ 1) . $chart.Name $chart.Version) }}{{ end }}
+{{- if not (hasPrefix (print $minor ".") .) }}{{ fail (printf "%s: the image is of sunkpy %s, but chart %s is of %s. Use an image and a chart of the same version. helm upgrade --reuse-values keeps the image of the earlier release" (index $ 1) . $chart.Name $chart.Version) }}{{ end }}
 {{- end }}
 {{- end }}

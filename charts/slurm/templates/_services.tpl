@@ -33,12 +33,12 @@ its name and the root. */}}
 {{- if $service }}{{ $_ := set $services $name $service }}{{ end }}
 {{- end }}
 {{- if include "slurm.computeSsh" .root }}
-{{- if hasKey $services "sshd" }}{{ fail (printf "services of NodeSet %s: with compute.ssh the chart has a service sshd" .name) }}{{ end }}
+{{- if hasKey $services "sshd" }}{{ fail (printf "services of NodeSet %s: with compute.ssh the chart makes a service sshd itself: rename yours" .name) }}{{ end }}
 {{- $port := .values.fabric.hostNetwork | ternary (printf "SUNKPY_SSH_PORT=%d " (int .values.fabric.sshPort)) "" }}
 {{- $_ := set $services "sshd" (dict "type" "longrun" "script" (printf "#!/bin/bash\n%sexec /usr/local/bin/start-sshd /etc/sunkpy/sshd\n" $port)) }}
 {{- end }}
 {{- if .values.verify.script }}
-{{- if hasKey $services "verify" }}{{ fail (printf "services of NodeSet %s: with compute.verify.script the chart has a service verify" .name) }}{{ end }}
+{{- if hasKey $services "verify" }}{{ fail (printf "services of NodeSet %s: with compute.verify.script the chart makes a service verify itself: rename yours" .name) }}{{ end }}
 {{- $_ := set $services "verify" (dict "type" "oneshot" "script" .values.verify.script "timeoutUp" .values.verify.timeoutSeconds "dependencies" (keys $services | sortAlpha)) }}
 {{- end }}
 {{- if $services }}

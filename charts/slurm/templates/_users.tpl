@@ -16,7 +16,7 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- range $group, $values := .Values.users.groups }}
 {{- if or (has $group $reserved) (eq $group "user1") }}{{ fail (printf "users.groups.%s: the system has a group of that name" $group) }}{{ end }}
 {{- $gid := int64 $values.gid | toString }}
-{{- if eq $gid "65520" }}{{ fail (printf "users.groups.%s: gid %s is that of user1 of the images" $group $gid) }}{{ end }}
+{{- if eq $gid "65520" }}{{ fail (printf "users.groups.%s: gid %s belongs to user1, who is in the images of Slurm: choose another gid" $group $gid) }}{{ end }}
 {{- with get $gids $gid }}{{ fail (printf "users.groups.%s: gid %s is already used by %s" $group $gid .) }}{{ end }}
 {{- $_ := set $gids $gid $group }}
 {{- $_ := set $members $group list }}
@@ -28,16 +28,16 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- $path := printf "users.people.%s" $name }}
 {{- $uid := int64 $person.uid | toString }}
 {{- if has $name $reserved }}{{ fail (printf "%s: the system has a user of that name" $path) }}{{ end }}
-{{- if ne (eq $name "user1") (eq $uid "65520") }}{{ fail (printf "%s: user1 of the images has uid 65520, and only user1 may have it" $path) }}{{ end }}
+{{- if ne (eq $name "user1") (eq $uid "65520") }}{{ fail (printf "%s: uid 65520 belongs to user1, who is in the images of Slurm. Only user1 may have it, and user1 may have no other" $path) }}{{ end }}
 {{- with get $uids $uid }}{{ fail (printf "%s: uid %s is already used by %s" $path $uid .) }}{{ end }}
 {{- $_ := set $uids $uid $name }}
-{{- if hasKey $members $name }}{{ fail (printf "%s: users.groups has a group of that name" $path) }}{{ end }}
+{{- if hasKey $members $name }}{{ fail (printf "%s: users.groups has a group %s, too: rename one of the two" $path $name) }}{{ end }}
 {{- $gid := $uid }}
 {{- with $person.group }}
 {{- if not (hasKey $.Values.users.groups .) }}{{ fail (printf "%s.group: users.groups has no %s" $path .) }}{{ end }}
 {{- $gid = get (get $.Values.users.groups .) "gid" | int64 | toString }}
 {{- else }}
-{{- with get $gids $uid }}{{ fail (printf "%s: each user's own group has the uid as gid, and gid %s is already used by %s; set the user's group" $path $uid .) }}{{ end }}
+{{- with get $gids $uid }}{{ fail (printf "%s: without a value `group`, %s gets a group whose gid is the uid, but gid %s is already used by %s: set %s.group" $path $name $uid . $path) }}{{ end }}
 {{- $_ := set $gids $uid $name }}
 {{- if ne $name "user1" }}{{ $group = append $group (printf "%s:*:%s:" $name $uid) }}{{ end }}
 {{- end }}
@@ -111,7 +111,7 @@ before the other containers of its pod, and keeps it running. */}}
 {{- define "slurm.sssdSecret" -}}
 {{- $sssd := .Values.users.sssd }}
 {{- if eq (empty $sssd.existingSecret) (empty $sssd.config) }}
-{{- fail "users.sssd needs one of existingSecret (with sssd.conf in it) and config" }}
+{{- fail "users.sssd needs either existingSecret, a Secret with sssd.conf in it, or config, and not both" }}
 {{- end }}
 {{- $sssd.existingSecret | default (printf "%s-sssd" .Release.Name) }}
 {{- end }}

@@ -42,11 +42,11 @@ log:
 {{- define "sunkpy.checkSignals" -}}
 {{- range $name, $rule := .Values.health.signals }}
 {{- $path := printf "health.signals.%s" $name }}
-{{- if and $rule.label (not $rule.bad) }}{{ fail (printf "%s.bad: say which values of label %s are bad" $path $rule.label) }}{{ end }}
+{{- if and $rule.label (not $rule.bad) }}{{ fail (printf "%s.bad: list the values of label %s that mean that the Node is sick" $path $rule.label) }}{{ end }}
 {{- with $rule.remedy }}
 {{- if not (hasKey $.Values.health.remedies .) }}{{ fail (printf "%s.remedy: health.remedies has no %s" $path .) }}{{ end }}
 {{- if eq ($rule.cure | default (ternary "person" "clear" (hasKey $rule "slurmReason"))) "person" }}
-{{- fail (printf "%s.cure: say what shows that remedy %s has helped: clear or reboot" $path .) }}
+{{- fail (printf "%s.cure: set clear or reboot, which says how the operator knows that remedy %s has helped" $path .) }}
 {{- end }}
 {{- end }}
 {{- end }}

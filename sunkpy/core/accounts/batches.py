@@ -1,8 +1,8 @@
 """Puts changes for users into batches, each sent as one request: slurmdbd needs as long for one user as for ten.
 
 A batch has new members of one account with equal settings, or changes of existing members of any account. The order for
-each user is kept, so that the first account of a new user is still the default. All other changes are sent alone and in
-order: accounts from the root down, QoS before those that preempt them.
+each user is kept, so that the first account of a new user is still the default. All other changes are sent alone, in
+the order of the plan (`sunkpy.core.accounts.plan`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ AT_MOST: Final = 100
 
 
 def in_batches(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
-    """Yield the changes in batches; each batch has changes of one kind and is sent as one request."""
+    """Yield the changes in batches, each of which is sent as one request. A change that cannot be combined with others
+    is a batch of its own.
+    """
     waiting: dict[bytes, list[Change]] = {}
     users: set[str] = set()
     for change in changes:

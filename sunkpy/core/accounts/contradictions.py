@@ -15,7 +15,7 @@ from sunkpy.core.accounts.tree import Tree
 from sunkpy.core.accounts.wanted import Membership, WantedAccount, WantedUser, default_account
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,59}")
-"""A valid name of an account or QoS: only lower-case letters, because `Chem` and `chem` are equal for MariaDB."""
+"""A valid name of an account or QoS. It has no upper-case letters, because `Chem` and `chem` are equal for MariaDB."""
 
 _USER = re.compile(r"[a-z0-9_][a-z0-9_.@-]{0,59}\$?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
@@ -38,7 +38,9 @@ def _in_names(tree: Tree) -> Iterator[str]:
     ):
         for name in names:
             if not pattern.fullmatch(name):
-                yield f"{kind} {name!r}: a name has lower-case letters, digits and _ . - inside, at most 60 characters"
+                yield (
+                    f"{kind} {name!r}: a name has at most 60 characters, which are lower-case letters, digits and _ . -"
+                )
             elif name == ROOT and kind != "QoS":
                 yield f"{kind} root belongs to Slurm"
             elif name == CLOSED and kind == "QoS":
@@ -82,7 +84,7 @@ def _in_qos(tree: Tree) -> Iterator[str]:
             yield f"QoS {name}: all clusters of a slurmdbd share its QoS: set it in the release that runs the slurmdbd"
         for other in qos.preempts:
             if other not in known:
-                yield f"QoS {name} preempts {other}, which does not exist"
+                yield f"QoS {name} preempts {other}, which is not in the values, and nobody else has made it"
         circle = _preemption_circle(name, tree)
         if circle:
             yield f"QoS {name} preempts itself: {' > '.join(circle)}"
@@ -111,7 +113,7 @@ def _in_accounts(tree: Tree) -> Iterator[str]:
         if account.organization and account.organization not in wanted.organizations:
             yield f"account {name} is of organization {account.organization}, which is not among the organizations"
         if account.parent not in known:
-            yield f"account {name} is below {account.parent}, which does not exist"
+            yield f"account {name} is below {account.parent}, which is not in the values, and nobody else has made it"
         elif ROOT not in (way := list(tree.above(name))):
             yield f"account {name} is below itself: {' < '.join([*way, tree.parents.get(way[-1], '')])}"
         yield from _in_own_qos(f"account {name}", account, tree.default_qos_of(name), tree)
@@ -144,11 +146,14 @@ def _in_default(name: str, user: WantedUser) -> Iterator[str]:
 
 def _in_own_qos(who: str, own: WantedAccount | Membership, default: str, tree: Tree) -> Iterator[str]:
     if own.qos == ():
-        yield f"{who} has no QoS at all: to inherit the QoS of the account above, leave `qos` out"
+        yield (
+            f"{who} has an empty `qos`, so it could use no QoS: to inherit the QoS of the account above, leave "
+            "`qos` out"
+        )
         return
     for qos in own.qos or ():
         if qos not in _known_qos(tree):
-            yield f"{who} has QoS {qos}, which does not exist"
+            yield f"{who} has QoS {qos}, which is not in the values, and nobody else has made it"
     if own.default_qos not in ("", default):
         yield f"{who} has the default QoS {own.default_qos}, which is not one of its own"
     elif not default:
@@ -166,7 +171,7 @@ def _in_tres(who: str, tree: Tree, *limits: Ceiling) -> Iterator[str]:
             tables += [limit.tres_minutes, limit.job_tres]
         named |= {tres for table in tables for tres in table}
     for tres in sorted(named - tree.now.tres):
-        yield f"{who} limits {tres}, which Slurm does not count: see AccountingStorageTRES"
+        yield f"{who} limits {tres}, which Slurm does not count: add it to accounting.tres of chart slurm"
 
 
 def _known_qos(tree: Tree) -> set[str]:

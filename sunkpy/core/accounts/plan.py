@@ -2,22 +2,25 @@
 
 sunkpy changes only objects with its mark: the description of an account or QoS, or the comment of an association,
 begins with `k8s: `. The mark lasts as long as the object, also after a restore of the database. What somebody else made
-is left alone, and named if it is in the way.
+is left alone; if it is in the way, the plan names it (`AccountsPlan.left_alone`).
 
 All clusters of a slurmdbd share its accounts and QoS; each cluster has its own associations and default accounts. So
-the release that runs the slurmdbd keeps QoS and account records. Releases of other clusters, its guests, only make
-accounts that are missing, and change only their own marked associations.
+only the Helm release that runs the slurmdbd changes QoS and account records. Releases of other clusters, its guests,
+make accounts that are missing (and the QoS `sunkpy-closed`, if it is missing when they close something). Otherwise they
+write only associations with their mark, and default accounts in their own cluster.
 
 Nothing is deleted, because with a deleted association Slurm forgets its usage, and so who has used their share. An
 account, user or QoS that is no longer in the values is closed: it takes no more jobs, running jobs continue, and usage
-still counts. If it is in the values again later, it is opened. A limit on the association alone would not close it,
-because a limit on the job's QoS replaces it. So a closed association has only a QoS that takes no jobs.
+still counts. If it is in the values again later, it is opened. A limit of 0 jobs on the association alone would not
+close it, because a limit of the job's QoS takes the place of that limit. So a closed association has only one QoS,
+`sunkpy-closed`, which takes no jobs.
 
 Each association gets its QoS and its default QoS explicitly, also inherited ones: Slurm refuses to change an account if
-that would leave an association below without its default, and its API cannot empty a list.
+that would leave an association below it without its default QoS, and Slurm's API cannot empty a list.
 
 Each change is possible after those before it. The order: QoS, preempted ones first; accounts from the root down; users,
-first in their default accounts, account by account. The caller may stop anywhere and plan again.
+first in their default accounts, account by account; default accounts; then what is closed. The caller may stop anywhere
+and plan again.
 """
 
 from __future__ import annotations
@@ -230,10 +233,11 @@ def _becomes_default(name: str, account: str, tree: Tree) -> bool:
 
 
 def _is_free(name: str, tree: Tree) -> bool:
-    """True if sunkpy may change the user's default account: there is none, or sunkpy put the user into that account.
+    """True if sunkpy may change the user's default account: the user has none, or sunkpy put the user into the present
+    one.
 
-    If the user has no association in the default account, others made associations by partition, so the answer is
-    False.
+    False if slurmdbd has a default account but no association of the user there: then somebody else made associations
+    by partition, which are not read.
     """
     before = tree.now.default_accounts[name]
     association = tree.now.associations.get((before, name))
@@ -288,4 +292,4 @@ def _change(after: AssociationRecord, before: AssociationRecord, *, closes: bool
 
 
 def _not_ours(what: str, command: str) -> str:
-    return f"{what} was made by somebody else and is left as it is. To hand it over: sacctmgr {command}"
+    return f"{what} was made by somebody else and is left as it is. To hand it over to sunkpy: sacctmgr {command}"

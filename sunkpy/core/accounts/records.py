@@ -23,7 +23,7 @@ ROOT: Final = "root"
 """The name of the account at the top of the tree, and of the user in it. Slurm makes both itself."""
 
 CLOSED: Final = "sunkpy-closed"
-"""The QoS of closed associations. The process makes it when it closes the first one."""
+"""The QoS of closed associations. `sunkpy accounts` makes it when it closes the first association."""
 
 SHARES_OF_PARENT: Final = 2**31 - 1
 """The number of shares by which a user takes part in the account's own shares: Slurm's FAIRSHARE_PARENT."""
@@ -38,7 +38,9 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class Limits(Ceiling, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Limits of an association or QoS: on all its jobs together (`tres_minutes`: over all time), and on each job."""
+    """Limits of an association or QoS. `tres_minutes`: TRES times minutes of all its jobs, also past ones; past usage
+    counts less with time, as Slurm's PriorityDecayHalfLife says. `job_tres`, `job_minutes`: limits of each job.
+    """
 
     tres_minutes: Tres = {}
     job_tres: Tres = {}
@@ -73,8 +75,8 @@ class AccountRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """True if `sunkpy accounts` made this account from the chart's values, so that sunkpy may change it and its
-        association.
+        """True if the description says that `sunkpy accounts` made this account from the chart's values. sunkpy may
+        change such an account, unless the slurmdbd belongs to another Helm release (`Accounting.is_guest`).
         """
         return is_made_by_values(self.description)
 

@@ -47,8 +47,9 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
     def default_qos_of(self, account: str, own: Membership | None = None) -> str:
         """Return the default QoS of an account, or of a user in it (`own`); empty if it is not clear.
 
-        It is the default that the user, the account or the nearest account above sets, if it is one of their QoS.
-        Otherwise it is the one that Slurm takes: `normal`, or the only one.
+        It is the default QoS that is set for the user, the account or else the nearest account above, if the user or
+        account has that QoS. Otherwise it is the one that Slurm takes: `normal` if they have it, or else their only
+        QoS.
         """
         has = self.qos_below(account, own)
         said = own.default_qos if own is not None else ""

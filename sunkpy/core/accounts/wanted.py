@@ -55,7 +55,7 @@ class WantedAccount(_Section, frozen=True, kw_only=True):
 
 
 class Membership(_Section, frozen=True, kw_only=True):
-    """The settings of a user in one account. Without `qos` the user inherits the account's."""
+    """The settings of a user in one account. Without `qos` the user inherits the QoS of the account."""
 
     shares: Shares = 1
     qos: tuple[str, ...] | None = None
@@ -107,8 +107,8 @@ class WantedAccounts(_Section, frozen=True, kw_only=True):
 
 
 def limits_of(wanted: WantedAccounts, user: str, membership: Membership) -> Limits:
-    """Return the limits of a user in an account. If the values set no limit on submitted jobs there, it is
-    `submitted_per_user`, except for the user of pods.
+    """Return the limits of a user in an account. If the values set no limit on submitted jobs there, this limit is
+    `submitted_per_user`. The user who submits the jobs of pods gets no such limit.
     """
     if membership.limits.submitted is not None or user not in wanted.users:
         return membership.limits
@@ -121,7 +121,7 @@ def count_shares(shares: Shares) -> int:
 
 
 def default_account(user: WantedUser) -> str:
-    """Return the user's default account: the one that the values name, or the only one; empty if they name none of
-    several.
+    """Return the user's default account: the one that the values name, or the user's only account. Empty if the values
+    name no default account, and the user is in several accounts or in none.
     """
     return user.default_account or (next(iter(user.accounts)) if len(user.accounts) == 1 else "")

@@ -116,7 +116,10 @@ def explain_node(facts: NodeFacts) -> Explanation:
         what_to_do = f"See who holds it, and what lifts that: kubectl sunk why-drained {facts.node}"
     elif why := problem_told(_told(facts)):
         labels = f"kubectl get node {facts.node} --show-labels"
-        what_to_do = f"Label the Node: {why}. Until then Slurm keeps the node where it was. See its labels: {labels}"
+        what_to_do = (
+            f"Label the Node, or correct topology in the values: {why}. Until then the node keeps its place in Slurm's "
+            f"topology. See its labels: {labels}"
+        )
     if any(row.is_odd for row in rows):
         standing += "; Slurm and the driver do not know the same devices"
         what_to_do = (
@@ -185,7 +188,7 @@ def _held(facts: NodeFacts) -> tuple[str, ...]:
 
 def _unproved(facts: NodeFacts) -> tuple[str, ...]:
     """Return as a text why no pod gets a device of this node now: Slurm's list of its devices may be an old one. Empty
-    if the list is surely the present one, or if it or the slurmd pod could not be read.
+    if that list is surely the present one, if Slurm lists no devices, or if Slurm or the slurmd pod could not be read.
     """
     slurmd = next(filter(is_slurmd, facts.pods), None)
     if facts.slurm is None or slurmd is None or not read_extra(facts.slurm.extra):
@@ -195,8 +198,8 @@ def _unproved(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
-    """Return the devices of one pod as lines of text. If no driver is known to offer one of them, the devices in the
-    pod's annotation are added.
+    """Return the devices of one pod as lines of text. If no driver is known to offer any of them, a line with the
+    devices in the pod's annotation is added.
     """
     rows = [row for row in find_rows(facts) if any(owner.uid == pod.uid for owner in row.owners)]
     noted = pod.annotations.get(names.ANNOTATION_DEVICES, "")
@@ -237,7 +240,7 @@ def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
 
 def _indices(facts: NodeFacts) -> Iterator[tuple[str, int, SlurmDevice | None]]:
     """Yield each GRES and index of the node, with the device that Slurm lists there (None if it lists none). If Slurm
-    was not read, they come from the annotations of pods.
+    was not read, GRES and indices come from the annotations of pods that have no ResourceClaim.
     """
     if facts.slurm is not None:
         listed = read_extra(facts.slurm.extra)
@@ -287,7 +290,11 @@ def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[DeviceOwner]:
 def _pod_owner(pod: Pod, job: str) -> DeviceOwner:
     claims = ", ".join(claim_names(pod).values())
     is_handed_out = bool(devices_on(pod))
-    by_count = "by sunkpy's device plugin" if is_handed_out else "without a claim: a plugin may have chosen another"
+    by_count = (
+        "by sunkpy's device plugin"
+        if is_handed_out
+        else "without a claim: the device plugin may have chosen another device"
+    )
     how = f"claim {claims}" if claims else by_count
     return DeviceOwner(", ".join(filter(None, (f"pod {'/'.join(pod.key)}", how, job))), pod.uid)
 
@@ -305,8 +312,8 @@ def _job_lost(facts: NodeFacts, pod: Pod) -> str:
 
 
 def _merged(owners: Iterable[DeviceOwner]) -> tuple[DeviceOwner, ...]:
-    """Return the owners of a device with each pod only once: as it came first, which is by Slurm's index and not by a
-    claim.
+    """Return the owners of a device, each pod only once. The first entry of a pod stays: the one by Slurm's index comes
+    before the one by a claim.
     """
     found: dict[str, DeviceOwner] = {}
     for owner in owners:

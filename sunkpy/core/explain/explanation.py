@@ -19,8 +19,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The state of one pod, gang, NodeSet, node or job (`subject`), and what a person can do about it.
 
-    `standing`: the state in half a sentence, which continues the subject. `lines`: details. `is_absent`: the subject
-    does not exist, or a person has to name another namespace.
+    `standing`: the state in half a sentence, which continues the subject. `lines`: details. `is_absent`: nothing could
+    be explained, because the subject does not exist, is no Slurm node, or could not be looked up, or because the person
+    has to name another namespace.
     """
 
     subject: str

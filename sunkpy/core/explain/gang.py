@@ -75,7 +75,9 @@ def _kind(gang: Gang) -> str:
 def _recognised(facts: Facts, gang: Gang) -> tuple[str, ...]:
     if solo_pod(gang.id):
         base = f"gang {gang.id.namespace}/{gang.id.name} (family {facts.family.name})"
-        why = f"the job of {base} has no room for it" if is_apart(gang.id) else f"{base} has no seat for it"
+        why = (
+            f"the job of {base} has no room for this pod" if is_apart(gang.id) else f"{base} has no place for this pod"
+        )
         return (_kind(gang), f"{why}, so it has a job of its own")
     return (_kind(gang), f"family {facts.family.name}: {facts.family.known_by}")
 
@@ -209,8 +211,8 @@ def _job(job: Job) -> str:
 
 
 def _nodes(facts: Facts, gang: Gang) -> tuple[str, ...]:
-    """Return texts that say which nodes the gang may use, and why not others; empty once all its pods have nodes, and
-    if the nodes are not known.
+    """Return texts that say which nodes the gang may use, and why not others. Empty once all its pods have nodes, if
+    the nodes are not known, or for a gang that gets no Slurm job.
     """
     eligibility = facts.snapshot.eligibility
     if gang.never_queues or eligibility is None or all(pod.spec.node_name or is_over(pod) for pod in gang.members):
@@ -258,7 +260,7 @@ def _compressed(names: Iterable[str]) -> str:
 
 def _preemption(gang: Gang) -> tuple[str, ...]:
     if gang.never_queues:
-        return ("takes nothing: it has no job",)
+        return ("takes nothing, because the pods have no Slurm job",)
     if gang.options.on_preemption == "suspend" and gang.suspension is not None:
         owner = gang.suspension.owner
         field = ".".join(gang.suspension.path)

@@ -22,7 +22,8 @@ _NOT_TAKEN: Final = re.compile(r"submit job |Slurm job \d+ ended before its pod 
 
 class JobOnPods(msgspec.Struct, frozen=True, kw_only=True):
     """What the pods of a gang show of their Slurm job. `job`: None if they show none. `is_bound`: the pods have nodes.
-    `refused`: the message that Slurm did not take the job; empty if it did.
+    `refused`: the scheduler's message if Slurm did not take the job, or if the job ended before its pod was bound;
+    otherwise empty.
     """
 
     job: Job | None = None
@@ -58,8 +59,8 @@ def _waits(job: JobId, reason: str, partition: str) -> Job:
 
 
 def last_message(pods: Iterable[Pod]) -> str:
-    """Return the scheduler's message about what the pods wait for: the first one in condition PodScheduled of these
-    pods; empty if there is none.
+    """Return the scheduler's message about what these pods wait for: from condition PodScheduled of the first pod that
+    has such a message; empty if none has.
     """
     conditions = filter(None, (_condition(pod, _SCHEDULED, status="False") for pod in pods))
     return next((each.message for each in conditions if each.message), "")

@@ -19,8 +19,9 @@ _ROLE: Final = "sunk-reader"
 
 
 def how_to_read(unread: Iterable[str]) -> str:
-    """Return what a person can do who was not allowed to read something: the right to ask an admin for, with the
-    admin's commands. If the texts name no right, the person should ask as somebody who has it.
+    """Return what a person can do who was not allowed to read something: the rights to ask an admin for. If one of them
+    is for the whole cluster, the admin's commands follow. If the texts name no right, the answer is to ask as somebody
+    who may read it.
     """
     refused = [found for text in unread if (found := _REFUSED.search(text))]
     if not refused:

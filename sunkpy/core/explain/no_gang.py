@@ -99,8 +99,8 @@ def foreign(pod: Pod, scheduler_names: Collection[str]) -> Explanation:
             standing=f"was bound under Slurm job {job} by a scheduler of another name",
             lines=(Line(title="scheduler", texts=(other,)),),
             what_to_do=(
-                f"Unless another Slurm cluster has that name, nobody evicts the pod when Slurm takes its node: "
-                f"add {other} to scheduler.aliases, by helm upgrade of chart slurm"
+                f"If no scheduler of a Slurm cluster has the name {other} any more, nobody evicts the pod when Slurm "
+                "takes its node: then add this name to scheduler.aliases, by helm upgrade of chart slurm"
             ),
         )
     return Explanation(

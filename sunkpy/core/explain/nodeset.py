@@ -47,11 +47,13 @@ _OPERATOR: Final = "See that an operator leads, and what it logs: kubectl get le
 _WORDS: Final = {
     "BadSpec": _Words(
         "cannot be read, so the operator makes and removes none of its pods",
-        "Correct the template: kubectl -n {namespace} edit nodeset {name}",
+        "Correct the template in the values of the chart, or, if the NodeSet is not of a chart: "
+        "kubectl -n {namespace} edit nodeset {name}",
     ),
     "CreateFailed": _Words(
         "has a template whose pods the apiserver refuses, so no pod is rolled",
-        "Correct the template, or what refuses it, which the message names: kubectl -n {namespace} edit nodeset {name}",
+        "Correct what refuses the pods, which the message names, or the template in the values of the chart. If the "
+        "NodeSet is not of a chart: kubectl -n {namespace} edit nodeset {name}",
     ),
     "PodsFailed": _Words("has slurmd pods that failed", "Read their logs: kubectl -n {namespace} logs POD --previous"),
     "RollingOut": _Words(
@@ -204,7 +206,7 @@ def _next(world: World, plan: Plan) -> Iterator[str]:
     if outdated and world.nodeset.spec.update_strategy.type == "RollingUpdate":
         paused = ", when the roll is no longer paused" if world.nodeset.spec.paused else ""
         paused = paused or ("" if rolls_now(world.nodeset.spec, world.now) else ", in the next window")
-        yield f"{_named(outdated)}: of an older template or offer, each in its turn{paused}"
+        yield f"{_named(outdated)}: of an older template or with outdated resources, each in its turn{paused}"
     if plan.missing:
         yield f"{plan.missing} more to create"
 

@@ -21,8 +21,8 @@ from sunkpy.core.placement.admission import Verdict
 
 
 class Stage(enum.Enum):
-    """How far a gang or pod has come, from its scheduling gates to its end. It is used if `decide_gang` reports nothing
-    that the gang waits for.
+    """How far a gang or pod has come, from its scheduling gates to its end. `why` gives a stage if the gang or pod has
+    ended or is gone, or if `decide_gang` reports nothing that it waits for.
     """
 
     GONE = "its pods are gone"

@@ -14,7 +14,8 @@ class Words(msgspec.Struct, frozen=True):
     """The texts for one cause: the state in half a sentence, which continues the pod's name, and what to do. A text
     that ends with a command has no full stop.
 
-    `what_to_do` may have the fields {kind} (of the workload), {namespace}, {pod} (the first one concerned) and {job}.
+    `what_to_do` may have the fields {kind} (the workload, such as `JobSet default/train`), {namespace}, {pod} (the
+    first pod concerned) and {job}.
     """
 
     standing: str
@@ -151,7 +152,7 @@ WORDS: Final[dict[Cause, Words]] = {
 }
 
 RELEASE: Final = "kubectl sunk jobs release {job}, or as its user in a login pod: scontrol release {job}"
-"""The commands that release a held job: of an administrator, and of the job's own user."""
+"""The commands that release a held job: one for an administrator, and one for the job's own user."""
 
 CURES: Final = {
     "BadConstraints": "Ask for less, or for features that some node has: sunkpy.dev/constraint and the requests.",
@@ -168,13 +169,17 @@ CURES: Final = {
     "InvalidAccount": "Name an account that exists: sunkpy.dev/account. To list them: sacctmgr show account",
     "InvalidQOS": "Name a QoS that exists: sunkpy.dev/qos. To list them: sacctmgr show qos",
     "ReservationDeleted": "Name a reservation that exists, or none: sunkpy.dev/reservation.",
-    "DependencyNeverSatisfied": "The job that it depends on did not end as asked. Name another one, or none: "
+    "DependencyNeverSatisfied": "A job that it depends on did not end as asked. Name another dependency, or none: "
     "sunkpy.dev/dependency.",
-    "JobHeldAdmin": "Ask an administrator of Slurm, who holds it: kubectl sunk jobs release {job}",
+    "JobHeldAdmin": (
+        "Ask an administrator of Slurm why the job is held, and to release it: kubectl sunk jobs release {job}"
+    ),
     "JobHeldUser": f"Release it: {RELEASE}",
     "JobHoldMaxRequeue": f"Find out why it does not start, then release it: {RELEASE}",
 }
-"""Slurm's reasons with which a waiting job never starts → what to do. A waiting job follows its pods' annotations."""
+"""Slurm's reasons with which a waiting job does not start until somebody changes something → what to do. Where that is
+an annotation of the job's pods, the scheduler changes the waiting job accordingly.
+"""
 
 PENDING_REASONS: Final = {
     "Resources": "the nodes that it may use are taken",
@@ -189,7 +194,7 @@ PENDING_REASONS: Final = {
     "Cleaning": "its first run is still being cleaned up",
     "NodeDown": "a node that it needs is down",
     "Constraints": "no node that is up has what it asks for at the moment",
-    "SchedDefer": "Slurm looks at it with the whole queue, and not at once",
+    "SchedDefer": "Slurm does not look at it at once, but with the whole queue",
     "MaxMemPerLimit": "it asks for more memory per cpu or node than is allowed",
     "DeadLine": "it cannot end before its deadline",
     "ReservationInvalid": "its reservation cannot be used",
@@ -198,7 +203,7 @@ PENDING_REASONS: Final = {
     "MaxPoweredUpNodes": "no more nodes may be powered up at a time",
     "BurstBufferResources": "the burst buffer is full",
     "BurstBufferStageIn": "its files are copied in",
-    "FedJobLock": "the clusters of its federation agree on who runs it",
+    "FedJobLock": "the clusters of its federation have yet to agree which of them runs it",
     "AccountingPolicy": "a limit of its account or QoS is reached",
 }
 """Slurm's other reasons for waiting → their meaning (man squeue, JOB REASON CODES)."""

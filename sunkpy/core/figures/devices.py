@@ -28,8 +28,8 @@ def gpus_alloc(jobs: Iterable[JobRow]) -> Counter[str]:
 
 
 def device_family(jobs: Iterable[JobRow], nodes: Mapping[str, SlurmNode]) -> MetricFamily:
-    """Return metric `sunkpy_job_gpu` for these jobs and nodes. For a gang of several pods, the label `pod` names the
-    object that makes the pods a gang.
+    """Return metric `sunkpy_job_gpu` for these jobs and nodes. The label `pod` names the pod of the job; for a gang of
+    several pods the object that makes the pods a gang; it is empty for jobs of people.
     """
     known: dict[str, Sequence[SlurmDevice]] = {}
     samples = []

@@ -13,8 +13,8 @@ from sunkpy.core.model.states import SlurmNode
 
 
 class DrainTimes:
-    """How long each node was drained, as one leader of the syncer has counted it since its start. `nodeset_of`: returns
-    the NodeSet of a Slurm node; empty if there is none.
+    """How long each node was draining and how long it was drained, as one leader of the syncer has counted it since its
+    start. `nodeset_of`: returns the NodeSet of a Slurm node; empty if there is none.
     """
 
     def __init__(self, nodeset_of: Callable[[str], str]) -> None:
@@ -25,8 +25,8 @@ class DrainTimes:
         self._at_s = 0.0
 
     def add(self, nodes: Mapping[str, SlurmNode], now_s: float) -> None:
-        """Add the time since the last read for each node that is drained now and was drained then. `now_s` is
-        monotonic. Nodes that Slurm no longer has are dropped.
+        """Add the time since the last read for each node that was draining at both reads, or drained at both. `now_s`
+        is monotonic. Nodes that Slurm no longer has are dropped.
         """
         now = {name: state for name, node in nodes.items() if (state := _state(node))}
         for name, state in now.items():

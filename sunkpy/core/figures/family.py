@@ -23,8 +23,8 @@ class Sample(NamedTuple):
 class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
     """One metric with all its series. A metric whose name ends with `_total` is a counter.
 
-    `lines`: how many samples belong together; more than one only in a histogram. The last label of a histogram is `le`;
-    in the samples of the histogram's sum and count its value is `_sum` or `_count`.
+    `lines`: how many samples one histogram has (a sample for each bucket, the sum and the count); 1 for other metrics.
+    The last label of a histogram is `le`; in the samples of sum and count its value is `_sum` or `_count`.
     """
 
     name: str
@@ -40,7 +40,9 @@ class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(NamedTuple):
-    """Metrics as text for Prometheus. `cut`: metric → how many of its series were left out, because it has too many."""
+    """Metrics as text for Prometheus. `cut`: metric → how many of its samples were left out, for each metric that had
+    too many.
+    """
 
     text: bytes
     cut: Mapping[str, int]
@@ -54,7 +56,8 @@ def single(name: str, help_text: str, value: float) -> MetricFamily:
 def render(families: Iterable[MetricFamily], *, most: int) -> Page:
     """Return the metrics in the text format of Prometheus.
 
-    `most`: the most series of one metric; those whose labels come first in sorted order are kept.
+    `most`: the most samples of one metric; those whose labels come first in sorted order are kept. A histogram is kept
+    or left out as a whole.
     """
     lines: list[str] = []
     cut: dict[str, int] = {}
@@ -62,7 +65,8 @@ def render(families: Iterable[MetricFamily], *, most: int) -> Page:
         lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n")
         samples = family.samples
         if len(samples) > most:
-            samples = nsmallest(most - most % family.lines, samples)  # in steps: sorting all would hold the interpreter
+            # `sorted` would sort all samples in one call, during which no other thread runs.
+            samples = nsmallest(most - most % family.lines, samples)
             cut[family.name] = len(family.samples) - len(samples)
         line = _histogram_line if family.kind == "histogram" else _line
         lines += [line(family, sample) for sample in samples]

@@ -1,8 +1,9 @@
 """Metrics of jobs: how many are in each state and what is allocated to them, in all and by user, account and partition.
 
-They count as slurmctld does. A job record counts as one job; a job array that waits counts as its waiting tasks. The
-total `slurm_jobs` counts these tasks; the total of a user or account counts records, and that of a partition the
-records that have not ended. A suspended job still has its resources. Memory is in MiB, whatever slurmctld's help says.
+They count as slurmctld does. Slurm keeps one record for all waiting tasks of a job array. The figures `slurm_jobs`,
+`pending` and `hold` count each of these tasks; other numbers of jobs count records. The total of a user or account
+counts all records; the total of a partition leaves out ended jobs, unless they are still completing. A suspended job
+still has its resources. Memory is in MiB, whatever slurmctld's help says.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ States = frozenset[str]
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What metrics need to know of a job. `tasks`: how many tasks of a job array wait; 1 for any other job.
 
-    `cpus`, `memory_mib`, `gpus`: what is allocated to the job, 0 while it waits. `devices`: node → the indices of the
-    job's GRES there, while it runs. `comment`: the job's comment if the scheduler wrote it. `partition`: may name
-    several, with commas, while the job waits. `started_s`: seconds since 1970, 0 if the job has not started.
-    `waited_s`: seconds from when the job could have started until it started. `waits`: what the job asks of nodes,
-    while it has none.
+    `cpus`: how many are allocated to the job; while it waits, how many it asks for. `memory_mib`, `gpus`: allocated to
+    the job, 0 while it waits. `devices`: node → the indices of the job's GRES there, while it runs. `comment`: where
+    the scheduler writes for which pods a job is: the comment for jobs of the scheduler's own Slurm user, the admin
+    comment for all other jobs. `partition`: may name several, with commas, while the job waits. `started_s`: seconds
+    since 1970, 0 if the job has not started. `waited_s`: seconds from when the job could have started until it started.
+    `waits`: what a waiting job asks of nodes; None for other jobs, or if it was not read.
     """
 
     id: int
@@ -96,9 +98,11 @@ _HELP: Final = {
     "gpus_alloc": "GPUs that running and suspended jobs have",
     "nodes_alloc": "Nodes that running and suspended jobs have",
     "max_job_nodes": "The most nodes that a waiting job would take",
-    "min_job_nodes": "The largest number of nodes that a waiting job needs at least",
-    "max_job_nodes_nohold": "As max_job_nodes, without held jobs",
-    "min_job_nodes_nohold": "As min_job_nodes, without held jobs",
+    "min_job_nodes": "The least number of nodes that a waiting job needs; of all such jobs the largest",
+    "max_job_nodes_nohold": "The most nodes that a waiting job would take; held jobs do not count",
+    "min_job_nodes_nohold": (
+        "The least number of nodes that a waiting job needs; of all such jobs the largest; held jobs do not count"
+    ),
     "wait_part_node_limit": "Waiting jobs that want more nodes than the partition allows",
 }
 
@@ -164,7 +168,7 @@ class Tally:
 
 def job_families(jobs: Iterable[JobRow], tiers: Mapping[str, int]) -> Iterator[MetricFamily]:
     """Yield all metrics of jobs. `tiers`: partition → its PriorityTier. A partition without jobs gets the value 0 in
-    each metric.
+    each metric `slurm_partition_jobs*`.
 
     A job that waits for several partitions counts in the one with the highest tier, which slurmctld tries first.
     """

@@ -1,8 +1,9 @@
 """Metrics of the work that jobs lost because their nodes failed, in CPU and GPU seconds.
 
 A lost run of a job counts from its start until the job was last read as running. Slurm ends a job whose node fails
-(NODE_FAIL), or requeues it. A requeued job counts if one of its nodes is down or gone when sunkpy first sees it after
-that. Runs that start and fail between two reads do not count. A job that writes checkpoints has lost less than its run.
+(NODE_FAIL), or requeues it. A requeued job counts if one of its former nodes is down or gone when sunkpy first reads
+the job after the requeue. Runs that start and fail between two reads do not count. A job that writes checkpoints has
+lost less than its run.
 """
 
 from __future__ import annotations

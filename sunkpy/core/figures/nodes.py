@@ -164,7 +164,7 @@ def partition_families(partitions: Iterable[PartitionRow], nodes: Mapping[str, S
     yield single("slurm_partitions", "Number of partitions", len(figures))
     for end in next(iter(figures.values()), {}):
         samples = [Sample((name,), each[end]) for name, each in figures.items()]
-        text = f"Of the partition: {end.replace('_', ' ')}"
+        text = f"Partition: {end.replace('_', ' ')}"
         yield MetricFamily(name=f"slurm_partition_{end}", help=text, labels=("partition",), samples=samples)
 
 

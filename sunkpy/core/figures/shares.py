@@ -1,5 +1,5 @@
-"""Metrics of fair share, under the names that other exporters of Slurm use. Only the usage has another name, because it
-is not the same figure as theirs.
+"""Metrics of fair share, under the names that other exporters of Slurm use. Only `…_effective_usage` has a name of its
+own, because it is not the figure that those exporters call usage.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
     `norm_shares`, `effective_usage`: parts of the parent's shares and usage, 0 to 1. `usage_s`: seconds of TRES,
     weighted as for billing and halved each PriorityDecayHalfLife. `factor`: the fair-share factor, 0 to 1; jobs with a
-    higher one go first. Only users have one.
+    higher one go first. An account has no factor.
     """
 
     account: str

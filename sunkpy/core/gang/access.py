@@ -1,12 +1,13 @@
 """What pods of a namespace may ask of Slurm, and which Slurm users own their jobs.
 
 The administrator maps namespaces to Slurm users in `scheduler.access`. If a rule gives a namespace users, the jobs of
-its pods are submitted as one of these users, and Slurm applies that user's limits. If a rule gives no users, the
-scheduler's own Slurm user owns the jobs, and only the rule says which partitions, accounts and so on they may use. A
-namespace without a rule gets only the default partition.
+its pods are submitted as one of these users, and Slurm applies that user's limits. If a rule gives no users, or lets
+pods name any user (`*`) and a pod names none, the scheduler's own Slurm user owns the job. Then only the rule says
+which partitions, accounts and so on the job may use. A namespace without a rule gets only the default partition.
 
 A rule names namespaces, or has labels that a namespace must have. If no rule covers a namespace, annotations on the
-namespace can say the same, provided that only administrators can set these annotations.
+namespace can say the same, except the limit for grace periods. They count only with `scheduler.annotatedAccess`. Set it
+only if nobody but administrators can write these annotations.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class AccessRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     """One rule of `scheduler.access`: what pods of some namespaces may ask for. `namespaces`: the names of these
     namespaces, or `*` for all. `namespace_labels`: the rule also covers namespaces that have all these labels.
 
-    Each other list has the allowed names, `*` for any. A pod that names none gets the first name of the list, unless
-    that is `*`; for reservations and licenses it gets none. `longest_grace_seconds`: the limit for the grace period of
-    pods whose job has lost the node; 0: the rule sets no limit.
+    Each other list has the names that pods may use; `*` allows any name. If a pod names no user, partition, account or
+    QoS, it gets the first name of that list, or none if the list is empty or begins with `*`. If a pod names no
+    reservation or license, it gets none. `longest_grace_seconds`: the limit for the grace period of pods whose job has
+    lost the node; 0: the rule sets no limit.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -79,8 +81,8 @@ def rule_for(rules: Iterable[AccessRule], namespace: Namespace, *, annotated: bo
     """Return the first rule that covers a namespace. If none does, return a rule made of the annotations of the
     namespace, or an empty rule, which allows nothing but the default partition.
 
-    `annotated`: whether to read the annotations of the namespace. The chart sets it only if none but administrators can
-    write these.
+    `annotated`: whether to read the annotations of the namespace (`scheduler.annotatedAccess` of the chart). It should
+    be True only if nobody but administrators can write these annotations.
     """
     own = _annotated_rule(namespace.annotations) if annotated else AccessRule()
     return next((rule for rule in rules if rule.covers(namespace.name, namespace.labels)), own)
@@ -102,9 +104,9 @@ def _annotated_rule(annotations: Mapping[str, str]) -> AccessRule:
 
 
 def restricted(gang: Gang, rule: AccessRule, *, default_partition: str = "") -> Gang:
-    """Return the gang with only the options that the rule of its namespace allows. An option that nobody set gets the
-    default of the rule. For each option that the namespace may not use, the gang gets a fatal problem, and is not
-    submitted.
+    """Return the gang with only those users, partitions, accounts, QoS, reservations and licenses that the rule of its
+    namespace allows, and with the rule's limit for grace periods. An option that nobody set gets the default of the
+    rule. For each option that the namespace may not use, the gang gets a fatal problem, and is not submitted.
 
     A refused option is replaced by the default, too: pods that somebody bound by hand get a job although their gang is
     refused.
@@ -124,7 +126,10 @@ def restricted(gang: Gang, rule: AccessRule, *, default_partition: str = "") -> 
             changes[option] = allowed[0] if has_default else ""
     options: JobSpec = msgspec.structs.replace(gang.options, **changes)
     if options.user and not is_user(options.user):
-        text = f"namespace {gang.id.namespace} is given to user {options.user!r}, which is not the name of a person"
+        text = (
+            f"Slurm user {options.user!r} of namespace {gang.id.namespace} (scheduler.access) is not the name of a "
+            "person"
+        )
         problems.append(Problem(text=text, fatal=True))
         options = msgspec.structs.replace(options, user="")
     across = {} if options.user else _across_namespaces(gang, options)
@@ -144,17 +149,17 @@ def _named(option: str, asked: str) -> list[str]:
 
 
 def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
-    """Return the options that would affect other namespaces, by their field in JobSpec, each with the fatal problem
-    that refuses it. Slurm applies these options to all jobs of a user, and here several namespaces share the
-    scheduler's Slurm user.
+    """Return the options of the gang that would affect other namespaces, by their field in JobSpec. Each comes with a
+    fatal problem, by which the gang is refused. Slurm applies these options to all jobs of a user, and here several
+    namespaces share the scheduler's Slurm user.
     """
     asked = {
-        "dependency": ("dependency", "singleton" in options.dependency, "singleton waits for jobs"),
-        "shared": ("exclusive", options.shared == "user", "exclusive: user shares nodes with jobs"),
+        "dependency": ("dependency", "singleton" in options.dependency, "singleton would wait for jobs"),
+        "shared": ("exclusive", options.shared == "user", "the value user would share nodes with jobs"),
     }
     why = (
-        f"of other namespaces too, because namespace {gang.id.namespace} has no Slurm user of its own; "
-        "an administrator gives it one in scheduler.access of the Slurm cluster"
+        f"of other namespaces, too, because namespace {gang.id.namespace} has no Slurm user of its own. Leave it out, "
+        "or ask an administrator for a Slurm user of the namespace: scheduler.access of the Slurm cluster"
     )
     return {
         field: Problem(annotation=names.PREFIX + name, text=f"{what} {why}", fatal=True)
@@ -164,10 +169,10 @@ def _across_namespaces(gang: Gang, options: JobSpec) -> dict[str, Problem]:
 
 
 def unknown_namespace(gang: Gang) -> Gang:
-    """Return the gang as it counts while its namespace is not known yet: without options, without a Slurm user, and
-    with a fatal problem, so that no job is submitted for it.
+    """Return the gang for the time while its namespace is not known yet: without options, without a Slurm user, and
+    with a fatal problem, so that no job is submitted for pods without a node.
     """
-    text = f"what namespace {gang.id.namespace} may ask of Slurm is not known yet"
+    text = f"the scheduler does not know yet what namespace {gang.id.namespace} may ask of Slurm"
     problems = (*gang.problems, Problem(text=text, fatal=True))
     return msgspec.structs.replace(gang, options=JobSpec(), problems=problems)
 
@@ -176,6 +181,6 @@ def _refusal(gang: Gang, option: str, refused: list[str], allowed: tuple[str, ..
     may = f"it may use {', '.join(allowed)}" if allowed else "it may name none"
     text = (
         f"namespace {gang.id.namespace} may not use {option} {', '.join(refused)}: {may}; "
-        "an administrator opens it in scheduler.access of the Slurm cluster"
+        "an administrator can allow more in scheduler.access of the Slurm cluster"
     )
     return Problem(annotation=names.PREFIX + option, text=text, fatal=True)

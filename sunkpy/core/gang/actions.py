@@ -19,15 +19,15 @@ from sunkpy.core.model.states import JobId
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: submit a placeholder job to Slurm, which will hold the nodes for these pods."""
+    """Action: submit a placeholder job to Slurm. The job will hold nodes for these pods."""
 
     request: JobSpec
     pods: tuple[Pod, ...]
 
 
 class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: tell Slurm that a pending job must not use the nodes in `excluded`. They replace all nodes excluded
-    before.
+    """Action: tell Slurm that a pending job must not use the nodes in `excluded`. This list replaces the list of nodes
+    that were excluded before.
     """
 
     job: JobId
@@ -36,7 +36,7 @@ class UpdateExcluded(msgspec.Struct, frozen=True, kw_only=True):
 
 class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Action: change the terms of a pending Slurm job (partition, time limit …) to what its pods ask for by annotations
-    now. An Event on `pod` reports the change.
+    now. An Event on `pod` reports the change, or why Slurm refuses it.
     """
 
     job: JobId
@@ -46,7 +46,7 @@ class UpdateTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that is to be bound, and the annotations that are written on the pod with the binding (`note`): its job,
-    node, seat and GPUs.
+    gang, Slurm node, seat and devices.
     """
 
     pod: Pod
@@ -56,16 +56,18 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 class IfRefused(enum.Enum):
     """What the scheduler does with a gang if a node refuses one of the gang's pods that was to be bound there."""
 
-    GIVE_BACK = "the job is given back, and the next one keeps away from that node for a while"
-    WAIT = "the member is tried again"
-    GO_SOLO = "the member gets a job of its own"
+    GIVE_BACK = "the gang's job is cancelled, and its next jobs avoid that node for a while, if there are others"
+    WAIT = "the pod is tried again on that node after a pause"
+    GO_SOLO = "the pod becomes a gang of its own, with a job of its own"
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
     """Action: bind pods to nodes that `job` holds. If a kubelet would refuse one of the pods, none of them is bound,
-    and `if_refused` says what the scheduler does instead.
+    and `if_refused` says what the scheduler does instead. If one of them only has to wait, for a volume or for other
+    pods to end, none is bound yet.
 
-    `final_because`: why the owner of these pods does not replace them if they are evicted later; empty if it does.
+    `final_because`: why the owner of these pods does not replace them if they are evicted later; empty if the owner
+    does, or is then suspended, or if that is not known.
     """
 
     job: JobId
@@ -108,33 +110,36 @@ class FreeDevices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MakeSolo(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: take a pod out of its gang and make it a gang of its own with its own job, because the job of its gang
-    has no room for the pod or does not have the pod's node.
+    """Action: take a pod out of its gang and make it a gang of its own, with its own job. For example, the job of its
+    gang has no room for the pod, or does not have the pod's node.
     """
 
     pod: Pod
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: end the job of a gang with the exit code of the gang's pods: 0 if all succeeded, else 1."""
+    """Action: end the job of a gang with an exit code: 0 if the gang's work has succeeded (`Gang.has_succeeded`), else
+    1.
+    """
 
     job: JobId
     exit_code: int
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: cancel a Slurm job. `why` is the reason, for the log and the Event."""
+    """Action: cancel a Slurm job. `why` is the reason, for the log."""
 
     job: JobId
     why: str
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: evict a pod, because the job of the pod has lost the node, or the pod has lost its devices.
+    """Action: evict a pod, because its job has lost the node, the pod has lost its devices, or Slurm has given the node
+    to another job.
 
     `cause`: why the pod is evicted; None: because of the way its job ended. `suspension`: if the job was preempted, the
-    scheduler suspends this owner instead of evicting the pod. `grace_s`: the grace period in seconds; None: the pod's
-    own.
+    scheduler suspends this owner instead of evicting the pod. It evicts the pod if that fails, or if the pod stays.
+    `grace_s`: the grace period in seconds; None: the pod's own.
     """
 
     pod: Pod
@@ -180,8 +185,8 @@ _PASSING: Final = frozenset({
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Action: set a condition on a pod that says why the pod is not bound yet.
 
-    `needs_node`: True if no existing node could hold the pod, or Slurm has none free for it. Only in this case may an
-    autoscaler add a node.
+    `needs_node`: True if the pod has to ask autoscalers for a node: no existing node could hold it, or Slurm has none
+    free for it, and no NodeSet asks for one already. If False, autoscalers add no node for the pod.
     """
 
     pod: Pod
@@ -191,14 +196,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_problem(self) -> bool:
-        """True if the pod waits until a person or the cluster changes something. False if the pod only waits for its
-        turn.
+        """True if the pod waits until a person or the cluster changes something. False if it only waits for its turn in
+        the queue, for other pods, for a scheduling gate, for a seat or for its volume.
         """
         return self.cause not in _PASSING
 
 
 class Warn(msgspec.Struct, frozen=True, kw_only=True):
-    """Action: write a warning Event on a pod, once, with this reason and the text `note`."""
+    """Action: write a warning Event on a pod, with this reason and the text `note`. The Event is not written again as
+    long as each decision about the gang gives the same warning.
+    """
 
     pod: Pod
     reason: str

@@ -1,13 +1,13 @@
-"""A gang: pods that start together, as one Slurm job.
+"""A gang: the pods for which one Slurm job holds the nodes. The pods of its first wave start together.
 
 A *family* is a kind of workload (`sunkpy.core.gang.families`) and says which pods belong together. It has two
-functions: `identify` finds the gang of one pod, as soon as the scheduler sees the pod; `assemble` makes the gang from
-all its pods that exist. The rest of the code knows only gangs, not families.
+functions: `identify` finds the gang of one pod, as soon as the scheduler knows the pod and the objects above it;
+`assemble` makes the gang from all its pods that exist. The rest of the code knows only gangs, not families.
 
 A gang has *roles* (leader, worker …), and each role has a number of *seats*. A seat is room in the job for one pod.
-Roles and seats come from the spec of the pods' owner, not from the pods that exist now: the job also holds a seat for a
-pod that the owner makes only later. *Members* are the pods of the gang that exist. `families.assemble` gives a gang a
-fatal problem if its resource requests are no valid quantities, so no job is submitted for it.
+Roles and seats are what the owner's spec or annotations declare, whichever pods exist now. So the job also holds a seat
+for a pod that the owner makes only later. *Members* are the pods of the gang that exist. `families.assemble` gives a
+gang a fatal problem if a resource request in it is not a valid quantity, so no job is submitted for such a gang.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         seats: how many pods of the role the job has room for, whether the pods exist or not.
         first: how many pods of the role must exist before the job is submitted; the owner makes the others later.
         members: the pods of the role that exist, in rank order.
-        elsewhere: existing pods that have a seat in this role and run as gangs of their own; their seats do not count
+        elsewhere: existing pods that have a seat in this role but became gangs of their own; their seats do not count
             as missing.
         shape: the spec, from the owner's template, of the pods that do not exist yet. None: such pods are taken to look
             like the members.
-        decides: True if the exit codes of the role's pods decide the exit code of the job. False for parameter servers,
-            which end only when somebody stops them.
+        decides: True if the exit codes of the role's pods decide the exit code of the job. False, for example, for
+            parameter servers, which end only when somebody stops them.
     """
 
     name: str
@@ -92,21 +92,22 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):
-    """A gang: pods that start together, for which one Slurm job holds the nodes.
+    """A gang: the pods for which one Slurm job holds the nodes.
 
     Args:
         options: what annotations on the pods and their owners ask of the job, such as a partition.
-        problems: faults in annotations or specs; a fatal one keeps the gang from being submitted.
+        problems: faults in annotations or specs; with a fatal one, no job is submitted for pods without a node.
         kind: the name of the gang in messages: `JobSet default/train, stage workers`.
         roles: in rank order, the leader's role first.
         one_per_node: True if each pod needs a node of its own.
         one_domain: a node label whose value must be the same on all nodes of the job (`kubernetes.io/hostname`: all
             pods on one node); empty if there is no such label.
-        expects_more: True if the owner will make more pods for this gang although all existing pods have ended.
+        expects_more: True if the owner may make more pods for this gang after all existing pods have ended.
         never_queues: True for pods of a DaemonSet: each is bound at once, without a job, to the node that its affinity
             names.
-        final_because: why the owner does not replace evicted pods; empty if it does.
-        suspension: how to suspend the owner instead of evicting its pods; None if the owner cannot be suspended.
+        final_because: why the owner does not replace evicted pods; empty if it does, or if that is not known.
+        suspension: how to suspend the owner instead of evicting its pods; None if the owner cannot or must not be
+            suspended.
         longest_grace_s: the namespace's limit, in seconds, for the grace period of pods whose job has lost the node; 0
             if the namespace sets no limit.
         is_sized: False while it is unknown how many pods the gang has; its roles then have seats only for the pods that
@@ -205,7 +206,7 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
 Owners = Sequence[Owner]
 """The objects above a pod that could be read: first its controllers, nearest first, then the objects that the pod names
-in labels or annotations.
+in its labels, annotations or spec.
 """
 
 
@@ -248,19 +249,20 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of workload, such as JobSet or RayCluster, with the functions that find and make its gangs (pods that
-    start together as one Slurm job).
+    """A kind of workload, such as JobSet or RayCluster, with the functions that find and make its gangs (a gang is the
+    pods for which one Slurm job holds the nodes).
 
-    If the pods have no numbers, and there are more pods than the owner's minimum, `assemble` leaves the surplus pods
-    out of the gang. Each of them becomes a gang of its own, with the `GangId.unit` that `extra_unit(pod)` returns.
+    If there are more pods than the gang has seats (room in its job), `assemble` leaves the surplus pods out of the
+    gang. Each of them that has no node soon becomes a gang of its own, with the `GangId.unit` that `extra_unit(pod)`
+    returns.
 
     Args:
         known_by: the label, annotation or owner by which a pod of this family is recognised, in words for people.
-        identify: returns the identity of the pod's gang, or None if the pod is not of this family. It reads only what
-            cannot change during the pod's life.
+        identify: returns the identity of the pod's gang, or None if the pod is not of this family. The scheduler keeps
+            the first answer: later changes of the pod or its owners do not move it to another gang.
         assemble: returns the gang as it is now, from at least one pod and the owners of the first pod.
         reads: kinds of owners of which the family needs more than metadata. A pod below such an owner waits until the
-            owner was read.
+            owner was read, or is known to be gone.
         refers: returns links to the objects that a pod of this family names in its labels, its annotations or its spec.
     """
 
@@ -288,15 +290,16 @@ def with_pods(gang: Gang, pods: Mapping[str, Pod]) -> Gang | None:
 
 
 def extra_unit(pod: Pod) -> str:
-    """Return the `GangId.unit` of a surplus pod: its owner has more pods than the owner's gang has seats (room in the
-    job). Such a pod is a gang of its own and has a job of its own, so Slurm can preempt it alone.
+    """Return the `GangId.unit` of a surplus pod: its gang has more pods than seats (room in the job). Such a pod
+    becomes a gang of its own with a job of its own, so Slurm can preempt it alone.
     """
     return f"{_EXTRA}{pod.uid}"
 
 
 def apart_unit(pod: Pod) -> str:
-    """Return the `GangId.unit` of a pod that was taken out of its owner's gang and became a gang of its own: the
-    owner's gang has a seat for the pod, but the Slurm job of that gang has no room for it.
+    """Return the `GangId.unit` of a pod that was taken out of its gang and became a gang of its own. The former gang
+    has a seat for the pod, but its Slurm job cannot serve the pod: for example, the job has no room for it, or does not
+    have its node.
     """
     return f"{_APART}{pod.uid}"
 
@@ -310,8 +313,8 @@ def solo_pod(id: GangId) -> str:
 
 
 def is_apart(id: GangId) -> bool:
-    """True if the gang is a single pod that was taken out of its owner's gang, because the job of that gang has no room
-    for it (its unit is one of `apart_unit`).
+    """True if the gang is a single pod that was taken out of another gang, because the job of that gang could not serve
+    it (the unit is one of `apart_unit`).
     """
     return id.unit.startswith(_APART)
 

@@ -1,10 +1,13 @@
 """What the Prolog or the Epilog of a job has to wait for on its node, if anything.
 
 A Prolog may end once the job's pods on the node are bound, or will never be bound under this job. An Epilog may end
-only when no pod of the job is left on the node: until then Slurm keeps the node COMPLETING, and no other job starts
-there. Slurm forgets an Epilog that was interrupted (slurmd restarted, node DOWN). So on a node that may have pods, the
-Prolog of every job also asks the *gate*. The gate lets a job start once each pod that is left on the node belongs to a
-job that still holds the node.
+once no pod of the job is left on the node: until then Slurm keeps the node COMPLETING, and no other job starts there.
+An Epilog may also end if its job was lost (Slurm forgot it, or its node failed), or if another job of the gang holds
+the node for these pods.
+
+Slurm forgets an Epilog that was interrupted (slurmd restarted, node DOWN). So on a node that may have pods, the Prolog
+of every job also asks the *gate*, a check before the job starts. The gate lets a job start once each pod of a gang that
+is left on the node belongs to a job that still holds the node.
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ from sunkpy.core.model.states import JobId
 
 
 def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
-    """Return for which pods each Prolog of `job` must wait, in words, by Slurm node. Nodes whose Prolog may end are
-    left out. All nodes are answered at once, because finding the seats of a large gang is slow.
+    """Return, for each Slurm node of `job`, the pods for which the Prolog there must wait, in words. Nodes whose Prolog
+    may end are left out; that is every node if the job has ended, was lost, or is being ended by sunkpy. All nodes are
+    answered at once, because finding the seats of a large gang is slow.
 
-    A Prolog waits until the existing pods are bound that are to start together on its node (the first wave of the
-    gang). It does not wait for pods that do not exist yet: when they are made, the job is running already.
+    A Prolog waits until those pods of the gang's first wave (the pods that start together) that belong on its node are
+    bound. It does not wait for pods that do not exist yet: when these are made, the job is running already.
     """
     own = next((known for known in snapshot.jobs if known.id == job), None)
     if own is None or not own.is_live or own.is_let_go:
@@ -39,8 +43,8 @@ def prologs_wait_for(snapshot: Snapshot, job: JobId) -> dict[str, str]:
 
 
 def epilog_waits_for(snapshot: Snapshot, job: JobId, slurm_node: str) -> str | None:
-    """Return which pods of the gang are still on a node, so that the Epilog of `job` must wait there, in words. None if
-    the Epilog may end: no pod is left, or another job of the gang holds the node for the pods.
+    """Return, in words, which pods of the gang are still on a node, so that the Epilog of `job` must wait there. None
+    if no pod is left, or another job of the gang holds the node for the pods.
     """
     if is_covered_by_another(snapshot, job, slurm_node):
         return None
@@ -60,17 +64,17 @@ def epilog_keeps_pods(snapshot: Snapshot, job: JobId) -> bool:
 def gate_waits_for(
     snapshot: Snapshot, job: JobId, slurm_node: str, *, told_of: Container[JobId] | None = None, is_own: bool = True
 ) -> str | None:
-    """Return which pods of this gang must leave a node before `job`, to which Slurm has given the node, may start
-    there, in words. None if this gang does not keep the job from starting.
+    """Return, in words, which pods of this gang must leave a node before `job` may start there; Slurm has given the
+    node to `job`. None if this gang does not keep the job from starting.
 
     `told_of`: the jobs in Slurm's newest answer; a job of the gang that is missing there holds no node. None: Slurm was
-    not asked yet. `is_own`: False if `job` has the same id as a job of the gang but is another job: slurmctld was
-    killed, has forgotten the gang's job, and has used its id again.
+    not asked yet. `is_own`: False if `job` does not belong to this gang. It may still have the id of one of the gang's
+    jobs: slurmctld was killed, has forgotten the gang's job, and has used its id again.
     """
     if snapshot.gang is not None and snapshot.gang.never_queues:
         return None
     own = snapshot.bound_job
-    # A job that Slurm forgot does not pass: another job may have got its id.
+    # A job that Slurm has forgotten does not count: another job may have got its id.
     if is_own and any(known.id == job and known.is_live for known in snapshot.jobs):
         return None
     is_told = own is not None and own.id != job and (told_of is None or own.id in told_of)

@@ -2,23 +2,26 @@
 of annotations on a bound pod.
 
 The comment of a placeholder job (it holds the nodes for a gang's pods) is `k8s:<namespace>/<name>:<uid> <free text>`.
-Only the comment says to which gang a job belongs. It is written when the job is submitted, each Prolog and Epilog can
-read it, and the scheduler looks for it before it submits a gang again.
+Only the comment says to which gang a job belongs. The scheduler writes it when it submits the job, and each Prolog and
+Epilog can read it. A new leader searches Slurm for such comments before it submits any job. A running scheduler does
+the same for a gang whose last submit got no answer.
 
-The owner of a job may write its comment, so a comment alone proves nothing for a job of a Slurm user. For a job that
-the scheduler has submitted, slurmctld copies the comment to the admin comment (charts/slurm/files/job_submit.lua),
-which users cannot write.
+The owner of a job may write its comment, so the comment alone proves nothing for a job of another user than the
+scheduler. If the scheduler submits a job as another user, slurmctld copies the comment to the admin comment
+(charts/slurm/files/job_submit.lua), which users cannot write.
 
 The owner of pods can have several gangs: units (a group of a LeaderWorkerSet, a stage of a JobSet) and generations (all
 pods made again after a restart). Unit and generation follow the uid:
 `k8s:<namespace>/<name>:<uid>/<unit>@<generation>`. The free text begins with the kind of the job. The kind says how the
 job's slots (its Slurm tasks) were chosen for the gang's seats (one for each pod):
 
-* `+whole`: a slot for each seat. A job without a kind also has a slot for each seat: its gang has one role, or its pods
-  name nodes. In the latter case, jobs of the previous version of sunkpy have `+named`.
+* `+whole`: a slot for each seat. A job without a kind also has a slot for each seat, if its gang has one role. If pods
+  name nodes, and several name the same node, the job has a slot for each node, and no kind; jobs of the previous
+  version of sunkpy then have `+named`.
 * `+shared=worker.4,launcher.1`: a slot for each of the 4 workers; the seats of the other roles are put into these slots
   in turn, in this order. The numbers are the seats of each role when the job was submitted.
-* `+replacement`: slots for the pods that had nodes when their job was lost, and for no others.
+* `+replacement`: a slot for each node on which pods of the gang were when their job was lost, and no room for other
+  pods. A replacement that has as many slots as the gang has seats is `+whole`.
 
 The scheduler writes the binding note on a pod with the binding, and the next leader reads it: gang, job, node, seat and
 devices. Labels, annotations and owners of a pod may change at any time. An admission policy of the chart keeps the note
@@ -51,7 +54,9 @@ _TOKEN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 JOBS: Final = "Slurm"
 PODS: Final = "Kubernetes"
-"""The doors by which jobs come into the pool: jobs of people by Slurm, pods by Kubernetes."""
+"""The two doors (ways) by which work comes into the pool of nodes: people submit jobs to Slurm, and Kubernetes has
+pods.
+"""
 
 
 class GangId(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,23 +95,24 @@ class GangId(msgspec.Struct, frozen=True, kw_only=True):
 
 def turn(id: GangId) -> int:
     """Return the number at the end of the gang's unit, 3 for `group-3`: it differs between the gangs of an owner that
-    numbers its gangs. For a unit without a number at its end, return a hash. Gangs take turns in the order of these
-    numbers.
+    numbers its gangs. For a unit without a number at its end, return a hash. Gangs that must not share a topology
+    domain choose different domains by this number (`core.placement.domains`).
     """
     digits = re.search(r"[0-9]{0,9}\Z", id.unit)
     return int(digits[0]) if digits and digits[0] else zlib.crc32(id.comment().encode())
 
 
 def token(text: str) -> str:
-    """Return the text in a form that a job's comment can carry: every other character is replaced by `-`, and the
-    result is cut to 63 characters. It is used for uids, units and generations.
+    """Return the text in a form that a job's comment can carry: characters other than letters, digits, `.`, `_` and `-`
+    are replaced by `-`, and the result is cut to 63 characters.
     """
     return _TOKEN.sub("-", text)[:63]
 
 
 def legible(id: GangId) -> GangId:
-    """Return an identity that can be written into a job's comment and read from it again. This is `id` itself, unless
-    it has unusual characters: then they are replaced, and the uid becomes a digest of the whole.
+    """Return an identity that can be written into a job's comment and read from it again. This is `id` itself, unless a
+    part of it has unusual characters or is empty where that is not allowed. Then these characters are replaced, and the
+    uid becomes a digest of the other parts and the old uid.
 
     Unusual characters are possible because whoever makes a pod writes its owner references, and the apiserver accepts
     any text as their uid.
@@ -241,8 +247,8 @@ class BindingNote(msgspec.Struct, frozen=True, kw_only=True):
     """The binding note: what the scheduler writes on a pod, as annotations, when it binds the pod.
 
     `seat` is `<role>/<index>`, for a pod of a gang with several seats. `devices`: the indices of the node's GPUs that
-    the job has for the pod, as `0,1`. `claimed`: the devices of the pod's ResourceClaims, as `node-1/gpu-0`. An empty
-    text is not written.
+    the job has for the pod, as `0,1`. `claimed`: the devices of the pod's ResourceClaims, or those that sunkpy's device
+    plugin will hand out, as `node-1/gpu-0`. An empty text is not written.
     """
 
     job: JobId

@@ -1,5 +1,5 @@
-"""Rules between pods that Slurm does not know and the kubelet does not check. Each rule becomes a constraint of the
-gang's job, or the gang is refused with a message that names the pod and the rule.
+"""Rules between pods that Slurm does not know and the kubelet does not check. A rule within a gang becomes a constraint
+of the gang's job, or the gang is refused with a message that names the pod and the rule.
 
 * Devices of resource claims become GRES of the job (`core.gang.devices`). A gang is refused if the administrator has
   named no GRES for a claim's DeviceClass, or if a pod asks by an extended resource for a DeviceClass that the scheduler
@@ -14,7 +14,7 @@ gang's job, or the gang is refused with a message that names the pod and the rul
   be near them. `avoid_nodes` finds these nodes. The gang is not refused for that, because such pods come and go.
 
 Two queued gangs may exclude each other while neither has a node, and Slurm may place both on one node. So the nodes are
-checked again before a pod is bound. Gangs that each want a topology domain for themselves take turns:
+checked again before a pod is bound. Gangs that each want a topology domain for themselves choose different domains:
 `sunkpy.core.placement.domains`.
 
 Source of the rules: kube-scheduler plugins interpodaffinity (symmetric anti-affinity; a pod that matches its own
@@ -63,7 +63,9 @@ from sunkpy.core.placement.spreading import (
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
 MOST_TO_PODS: Final = 16
-"""The most lines of affinity to pods that a pod may have: each is compared with every pod of the cluster."""
+"""The most terms of affinity to pods, the most lines in all these terms, and the most topologySpreadConstraints that a
+pod may have: each is compared with every pod of the cluster.
+"""
 MOST_VALUES: Final = 2000
 """The most values, such as names of nodes, in all lines of a pod's affinity. Each takes a hundred bytes of memory as
 long as the pod exists.
@@ -79,9 +81,9 @@ _anti_affinity: Final[_Terms] = attrgetter("anti_affinity_terms")
 _pod_affinity: Final[_Terms] = attrgetter("pod_affinity_terms")
 KAI_DOMAIN: Final = "kai.scheduler/topology-required-placement"
 DOMAINS_REQUIRED: Final = ("kueue.x-k8s.io/podset-required-topology", KAI_DOMAIN)
-"""Annotations of Kueue and KAI that users set on a pod. The value is the key of a Node label. All pods of the gang
-go to nodes where this label has the same value. KAI itself reads its annotation from the pods' topmost owner
-(pkg/podgrouper, default_grouper.go).
+"""Annotations of Kueue and KAI that users set on a pod. The value is the key of a Node label. All pods of the gang go
+to nodes where this label has the same value. KAI itself reads its annotation from the pods' topmost owner
+(pkg/podgrouper, default_grouper.go); sunkpy reads that of KAI from pods and from their owners.
 """
 
 _Inner = Sequence[tuple[str, PodAffinityTerm]]
@@ -92,7 +94,8 @@ def within_limits(
 ) -> Gang:
     """Return the gang with the constraints on its nodes that the specs of its pods demand, such as one node for each
     pod, and with the devices of claims among the pods' requests. It gets a fatal problem if Slurm cannot meet these
-    constraints. A gang that is not sized or never queues is returned unchanged.
+    constraints, or if something about its devices is refused. A gang that is not sized or never queues is returned
+    unchanged.
 
     Args:
         gang: as its family (kind of workload) made it.
@@ -131,7 +134,7 @@ class LongSpec(PodSpec, frozen=True, kw_only=True):
 def shortened(pod: Pod) -> Pod:
     """Return a copy of the pod that takes less memory. Of the volumes it has only those with claims, and of the
     finalizers only the first, which shows that the pod has some. If a list in the spec is too long, the spec becomes a
-    `LongSpec`: it has little more than the pod's resources, its node and why the pod is refused.
+    `LongSpec`: it has little more than the pod's resources, its node, and the reason why the pod is refused.
 
     Anybody may make pods of a megabyte, each of which takes up to nine megabytes in memory.
     """
@@ -192,14 +195,14 @@ def explain_length(spec: PodSpec) -> str:
     for each, limit in ((counts, MOST_LINES), (to_pods, MOST_TO_PODS), (values, MOST_VALUES)):
         most = max(each, key=each.__getitem__)
         if each[most] > limit:
-            return f"has {each[most]} {most}, and {limit} are the most"
+            return f"has {each[most]} {most}, and may have at most {limit}"
     return ""
 
 
 def explain_variety(gang: Gang) -> str:
-    """Say in what the pods of a gang differ too much. The nodes that a gang may use are looked for once for each
-    different template of its pods, and each different rule about other pods is compared with all of them. Empty if the
-    pods are alike enough.
+    """Say in what the pods of a gang differ too much. For each different template of its pods, the scheduler has to
+    look for nodes once, and it compares each different rule about other pods with all pods on nodes. Empty if the pods
+    are alike enough.
 
     Pods that each name a node of their own may have as many templates as they name nodes.
     """
@@ -238,8 +241,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     `shutting_out`: for some pods, finds the required anti-affinity terms of other pods that may select one of them,
     each with the pods of one namespace that have the term. `on_port`: finds the pods with a host port of this number.
-    `everyone`: returns all pods on nodes; it may take long, so it is called only for pods that have rules about other
-    pods themselves. `is_usable`: True if a job could have the Kubernetes node of this name.
+    `everyone`: returns all pods on nodes; it may take long, so `avoid_nodes` calls it only for pods that have rules
+    about other pods themselves. `is_usable`: True if a job could have the Kubernetes node of this name.
     """
 
     nodes: Mapping[str, Node]
@@ -283,8 +286,8 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
 
 
 def looks_around(spec: PodSpec) -> bool:
-    """True if it depends on other pods which nodes a pod with this spec may use: by its affinity or anti-affinity to
-    pods, its host ports, or its topology spread constraints.
+    """True if the nodes that a pod with this spec may use depend on other pods, because the spec has affinity or
+    anti-affinity to pods, host ports, or topology spread constraints.
     """
     return bool(spec.anti_affinity_terms or spec.pod_affinity_terms or spec.host_ports or spec.hard_spread_constraints)
 
@@ -403,7 +406,8 @@ def avoid_nodes(
     Args:
         pods: pods of one gang that are not bound.
         around: the pods on nodes.
-        but: uids of pods that do not count: those of the gang itself, which `within_limits` keeps apart or together.
+        but: uids of pods that do not count: above all those of the gang itself, which `within_limits` keeps apart or
+            together.
         names_all: whether the reasons name pods of other namespaces, for a reader who may see all pods.
     """
     away, together = (tuple(_unlike_terms(pods, terms)) for terms in (_anti_affinity, _pod_affinity))
@@ -417,12 +421,12 @@ def avoid_nodes(
     avoided: dict[str, str] = {}
     for term, pod in away:
         for domain, other in places.first_in_each_domain(term, others, _selector(term, pod.metadata)).items():
-            _avoid(avoided, places.nodes_in(term, domain), f"{show(other)} is in its anti-affinity")
+            _avoid(avoided, places.nodes_in(term, domain), f"near {show(other)}, which its anti-affinity avoids")
     for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
             there = places.first_in_each_domain(term, shutting_out, lambda other: _counts(other, but))
             for domain, other in there.items():
-                _avoid(avoided, places.nodes_in(term, domain), f"{show(other)} keeps it away")
+                _avoid(avoided, places.nodes_in(term, domain), f"near {show(other)}, whose anti-affinity keeps it away")
     for port in sorted(set[int]().union(*map(host_ports_of, pods))):
         for other in around.on_port(port):
             if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):
@@ -432,7 +436,11 @@ def avoid_nodes(
         # The first pod of several that select each other may go anywhere.
         if domains or not _selects(term, pod.metadata, pod.metadata):
             near = {name for domain in domains for name in places.nodes_in(term, domain)}
-            _avoid(avoided, (name for name in around.nodes if name not in near), "no pod of its affinity is there")
+            _avoid(
+                avoided,
+                (name for name in around.nodes if name not in near),
+                ("without a pod that its affinity asks for"),
+            )
     for pod in one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by):
         there_now = (other for other in around.everyone() if other.uid not in but)
         for name, why in crowded(pod, around.nodes, there_now, is_usable=around.is_usable).items():
@@ -485,7 +493,10 @@ def _refused_devices(gang: Gang, known: Container[str]) -> str:
         wanted = (each for one in matching.containers_of(spec) for each in matching.wanted(one.resources).items())
         for resource in sorted({resource for resource, amount in wanted if amount != "0"}):
             if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
-                return f"{name} asks for {resource}, for which no GRES is set: ask for the devices by a claim"
+                return (
+                    f"{name} asks for {resource}, for which the scheduler knows no GRES: ask for the devices by a "
+                    "ResourceClaim"
+                )
     return ""
 
 
@@ -513,13 +524,17 @@ def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
         )
     keys = sorted({term.topology_key for _, term in together} | ({gang.one_domain} - {""}))
     if len(keys) > 1 and HOSTNAME not in keys:
-        return f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job within one of them"
+        return (
+            f"its pods must be together by {' and by '.join(keys)}: Slurm can keep a job together by only one of "
+            "these labels"
+        )
     return ""
 
 
 def _spread_evenly(gang: Gang) -> list[tuple[str, str]]:
-    """Return each pod (as `pod <name>`) that its topologySpreadConstraints spread among other pods of its gang, with
-    the node label over whose values they are spread (topologyKey). Pods that are spread alike appear once.
+    """Return the pods (as `pod <name>`) whose topologySpreadConstraints also count other pods of their gang. Each comes
+    with the node label over whose values these pods have to be spread (topologyKey). Of pods that are spread alike,
+    only one is returned.
     """
     found = []
     for role in gang.roles:
@@ -634,8 +649,8 @@ class _Places:
     def first_in_each_domain(
         self, term: PodAffinityTerm, pods: Iterable[Pod], is_meant: Callable[[Pod], bool]
     ) -> dict[str, Pod]:
-        """Return the first of these pods that is meant in each domain, by the domain's value. No pod is in a domain if
-        its node lacks the label.
+        """Return, for each domain (by the value of its label), the first of these pods for which `is_meant` returns
+        True. A pod whose node lacks the label is in no domain.
         """
         found: dict[str, Pod] = {}
         for pod in pods:
@@ -666,7 +681,7 @@ def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:
 
 def _selector(term: PodAffinityTerm, of: Meta) -> Callable[[Pod], bool]:
     """Return a function that says whether an affinity term of the pod with metadata `of` selects a pod, as `_selects`
-    does. It is made for many pods.
+    does. The function is faster when it is asked about many pods.
     """
     if term.label_selector is None:
         return lambda _: False

@@ -1,5 +1,5 @@
-"""Finds the objects above a pod: first its controllers, the nearest first, then the objects that the pod names for its
-kind of workload, as in a label.
+"""Finds the objects above a pod: first its controllers, the nearest first, then the objects that the pod names, for
+example in a label.
 
 This module decides which object to read next, and when all are known. The caller reads the objects.
 """
@@ -57,13 +57,14 @@ def kinds_read(families: Iterable[Family]) -> frozenset[Kind]:
 
 
 def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
-    """Find all objects above a pod: its controllers and the objects that it names. If one must be read first,
-    `Above.waits_for` says which. `look` returns an object, or why it is missing.
+    """Find all objects above a pod: its controllers and the objects that it names. If one of them must be read before
+    the pod's gang can be found, `Above.waits_for` says which. `look` returns an object, or why it is missing.
 
-    The chain of controllers ends at a controller that is gone (its pods are about to be deleted). It also ends at a
-    controller that cannot be read, whose annotations then do not count; but if a family (kind of workload) needs to
-    read that controller's kind, the pod waits. An object that the pod names must exist if a family reads its kind. For
-    a kind that no family reads, the metadata is enough.
+    The chain has at most six controllers, and ends at a controller that is gone (its pods are about to be deleted). It
+    also ends at a controller that cannot be read, whose annotations then do not count; but if a family (kind of
+    workload) needs to read that controller's kind, the pod waits. If a family reads the kind of an object that the pod
+    names, the pod waits until that object exists and can be read. For a kind that no family reads, the metadata is
+    enough.
     """
     families = tuple(families)
     needed = kinds_read(families)

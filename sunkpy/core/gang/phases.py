@@ -52,8 +52,8 @@ POD_PREDICATES: Final = {
     "is over": OVER,
     "has left its node": frozenset({PodPhase.GONE}),
 }
-"""The questions that are asked about pods, each with the phases for which the answer is yes. A pod that is deleted
-before it has a node is `stopping`, and holds no node.
+"""The questions that are asked about pods, each with the phases for which the answer is yes. One exception: a pod that
+is deleted before it has a node is `stopping`, although it holds no node.
 """
 
 
@@ -88,7 +88,7 @@ _STARTS: Final = ("", "ContainerCreating", "PodInitializing")
 
 def why_stuck(pod: Pod) -> str:
     """Return why a container of a pod on a node does not start, in the kubelet's words. Empty if nothing hinders it, or
-    if the pod has no node, is running or has ended.
+    if the pod has no node, a container of it runs, or it has ended.
     """
     if not pod.spec.node_name or pod_phase(pod) in OVER or is_running(pod):
         return ""

@@ -40,27 +40,33 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     Args:
         gang: None once all pods of the gang are gone.
-        last_gang: the gang as it was when all its pods had ended, if `gang` is None.
+        last_gang: if `gang` is None: the gang as it was last seen, with its pods as they had ended; None if not all of
+            them had ended before they were deleted.
         jobs: the placeholder jobs of the gang that the scheduler knows: Slurm jobs that hold nodes for its pods.
-        bound_to: the job under which the pods were bound, from the scheduler's memory: anyone who may edit a pod can
-            forge its annotations.
-        placed: the Slurm node of each bound pod, by pod uid; from the scheduler's memory, too.
-        displaced: Slurm nodes of the gang's pods that Slurm gave to other jobs while the pods' own job was lost → those
-            jobs.
-        eligibility: the Slurm nodes to which every pod of the gang may go; None while Slurm's nodes are unknown, or
-            once pods have nodes.
+        bound_to: the job under which the pods were bound, as the scheduler remembers it; an annotation of a pod alone
+            does not count, because anyone who may edit the pod can forge it.
+        placed: by pod uid, the Slurm node whose slurmd pod is on the Kubernetes node of each bound pod; empty text if
+            there is none.
+        displaced: Slurm node of the gang's pods → the other job to which Slurm gave this node after the pods' own job
+            was lost.
+        eligibility: the Slurm nodes on which the gang's job may run; None while they are not known, for example before
+            Slurm's nodes were read, and once a job has nodes for the gang.
         usable: the Slurm nodes that all pods may use, judged only by what does not change with other pods.
-        may_submit: False until a failed or refused submit may be repeated, and while Slurm may have a job of the gang
-            that the scheduler does not know.
-        refused: why Slurm refused the last submit.
-        waits_for: which earlier pods of the same owner have to end before this gang's job is submitted, in words.
+        may_submit: False until a failed or refused submit may be repeated, while Slurm may have a job of the gang that
+            the scheduler does not know, while the gang's namespace is unknown, and while a ResourceClaim of its pods
+            does not exist.
+        refused: why no job may be submitted now; mostly, why Slurm refused the last submit. Empty if that is not known.
+        waits_for: in words, which job or pod of another generation of the gang (made before or after a restart) has to
+            end before this gang's job is submitted.
         idle_s: for how many seconds a job has held nodes for the gang without any pod on them.
         has_left_out: True if a pod for which the gang has no seat waits, and soon becomes a gang of its own.
         is_half_bound: True if only some of the pods could be bound that were to be bound together when the job started.
-        is_to_be_polled: True if the gang must be looked at again later, because no event tells of a change.
-        named_nodes: the Slurm node that each pod demands, by pod uid, if the pods demand different ones
-            (`sunkpy.core.gang.seating.named_nodes`).
-        reserved: uids of pods for which ResourceClaims are reserved; a pod with an unknown claim is left out.
+        is_to_be_polled: True if the scheduler must look at the gang again after a pause, because no event reports the
+            change for which the gang waits.
+        named_nodes: by pod uid, the Slurm node that each pod demands, if the pods demand different ones
+            (`sunkpy.core.gang.seating.named_nodes`); empty text if it is no Slurm node.
+        reserved: uids of the pods for which a ResourceClaim is reserved; a pod is left out if one of its claims is
+            unknown.
         lost_devices: by pod uid, why a bound pod no longer has its devices for itself.
         refusals: by pod uid, the refusal of each pod that still waits for the node that refused it.
         now: the time of the snapshot, in seconds on the monotonic clock of the leading scheduler.
@@ -105,8 +111,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def live_jobs(self) -> tuple[Job, ...]:
-        """The gang's jobs that hold nodes or may still get some: first the jobs that have nodes, then the pending ones,
-        and last the jobs that sunkpy is ending. Within each group the oldest comes first.
+        """The gang's jobs that hold nodes or may still get some. First come the jobs that do not wait in Slurm's queue,
+        then the pending ones, and last the jobs that sunkpy is ending. Within each group the lowest job id comes first.
         """
         return tuple(
             sorted((j for j in self.jobs if j.is_live), key=lambda j: (j.is_let_go, j.phase is JobPhase.PENDING, j.id))
@@ -154,8 +160,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def is_for(self, job: Job) -> bool:
-        """True if the job has as many slots (Slurm tasks) as the gang needs now: if its pods name nodes, one for each
-        node. Also true while Slurm has not reported the job's slots, or if the gang has no pods any more.
+        """True if the job has as many slots (Slurm tasks) as the gang needs now. If the pods name different nodes, the
+        gang needs a slot for each node. Also true while Slurm has not reported the job's slots, if the gang has no pods
+        any more, or if its pods name nodes and some pods are missing.
         """
         if self.gang is None or not job.slurm.tasks:
             return True
@@ -167,8 +174,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def bound_job(self) -> Job | None:
         """The job under which the gang's pods were bound; None if that job is no longer known.
 
-        A new leader may not know which job it was. It then takes the job whose Epilog has called from a node of the
-        gang's pods.
+        A new leader may not know which job it was. Then the job counts whose Epilog has called from a node of the
+        gang's pods, if there is one.
         """
         if self.bound_to is not None:
             return next((job for job in self.jobs if job.id == self.bound_to), None)

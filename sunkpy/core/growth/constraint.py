@@ -19,8 +19,8 @@ _DEEPEST: Final = 10
 
 
 class NotUnderstood(ValueError):
-    """The error that a job's constraint has a form that this module cannot read, such as one that counts nodes by
-    feature.
+    """The error that this module cannot read a job's constraint: its form is not known, such as one that counts nodes
+    by feature, or it is too long or too deeply nested.
     """
 
 

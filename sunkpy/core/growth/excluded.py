@@ -1,7 +1,7 @@
-"""The nodes that jobs exclude (sbatch --exclude). Jobs with equal lists share one object, which keeps the list's text
-instead of all names.
+"""The nodes that jobs exclude (sbatch --exclude). Jobs with equal lists of several nodes share one object, which keeps
+the list's text instead of all names.
 
-Any user may submit jobs that each exclude other nodes. So only `MOST` lists are kept at a time.
+Any user may submit jobs that each exclude other nodes. So only `MOST` such lists are kept at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST: Final = 500
 """The most lists with more than one node that are kept for all waiting jobs together."""
 _EXPANDED: Final = 32
 _MOST_NAMES: Final = 2**17
-"""The most names that a list is expanded to. Slurm has at most 65536 nodes, but 64 KiB of text may repeat each of them.
+"""The most names that a list is expanded to. Slurm has at most 65536 nodes, but a list may name a node several times.
 """
 
 
@@ -43,8 +43,8 @@ _kept: Final[WeakValueDictionary[str, Excluded]] = WeakValueDictionary()
 
 
 def share(text: str) -> Excluded:
-    """Return the `Excluded` object for this list of nodes; jobs that have equal lists at the same time get the same
-    object. If too many lists are kept already, the object has no nodes, and `is_kept` is False.
+    """Return the `Excluded` object for this list of nodes. Jobs that have equal lists of several nodes at the same time
+    get the same object. If too many such lists are kept already, the object has no nodes, and `is_kept` is False.
     """
     if not text:
         return NONE

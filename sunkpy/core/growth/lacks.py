@@ -5,8 +5,8 @@ new nodes that earlier jobs lack. The nodes that a job still needs after that ar
 or none. A NodeSet never lacks more nodes than its `potential` allows.
 
 The first job that lacks nodes may also need nodes that are busy. Then its other nodes are requested already, because
-Slurm keeps no busy node for a job whose other nodes do not exist. For later jobs that would buy nodes which stay idle
-until other jobs end.
+Slurm keeps no busy node for a job whose other nodes do not exist. For a later job of this kind nothing is requested:
+its new nodes would stay idle until other jobs end.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
     """What one NodeSet lacks for the jobs that wait. `requests`: how many more nodes it needs, for which jobs.
 
     `never`: job → why no new node would ever help it; `more`: how many such jobs are not named. `behind`: how many jobs
-    wait for nodes beyond those that the NodeSet may get. `unseen`: how many jobs were not placed, because that takes
-    too long. `unregistered`: nodes that have not registered in time, which is why no more are requested. `is_held`:
-    idle nodes must not be released, because a waiting job needs them together with nodes that are busy, joining or
-    lacking, or because Slurm has not started a job although there seems to be room.
+    wait for nodes beyond those that the NodeSet may get. `unseen`: how many jobs were not placed, because there are too
+    many heterogeneous jobs or lists of excluded nodes. `unregistered`: nodes that have not registered in time, which is
+    why no more are requested.
+
+    `is_held`: idle nodes must not be released. Either a waiting job needs them together with nodes that are busy,
+    joining or lacking. Or Slurm has not started a job although there seems to be room, or some jobs were not placed.
     """
 
     requests: tuple[GrowthRequest, ...] = ()
@@ -60,7 +62,8 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 def find_lacks(jobs: Iterable[WaitingJob], pools: Iterable[Pool], tiers: Mapping[str, int]) -> dict[str, Lack]:
     """Return, by NodeSet, how many more nodes it needs for these waiting jobs; only for NodeSets that may grow.
 
-    `tiers`: partition → its PriorityTier. Jobs are placed in the order of their tier, then of their priority.
+    `tiers`: partition → its PriorityTier. Jobs are placed in the order of their tier, then of their priority. Jobs that
+    new nodes would not help, or that a limit of Slurm will keep waiting anyway, are skipped.
     """
     line = _Line(pools)
     waiting = list(jobs)
@@ -192,9 +195,10 @@ class _Line:
         return tries, never
 
     def _what_to_ask(self, each: _Try, growing: Sequence[_Try], serving: Sequence[Pool]) -> dict[str, int]:
-        """Return NodeSet → how many new nodes to request for the job; empty if the job cannot get all that it needs.
+        """Return NodeSet → how many new nodes to request for the job. Empty if the job cannot get all nodes that it
+        needs, unless it is the first job that lacks nodes, and busy nodes can be the rest of them.
 
-        If the NodeSet of the attempt `each` may not get enough nodes, other NodeSets with room for the job help.
+        If the NodeSet of the attempt `each` may not get enough nodes, other NodeSets whose nodes are large enough help.
         """
         alike = [each.pool, *(other.pool for other in growing if other is not each and _fits(each, other.pool))]
         asked, lacking = {}, each.lacking

@@ -134,8 +134,8 @@ class _Search:
 class Rooms:
     """The free room on all nodes. Each placed job makes it smaller.
 
-    An entry is a group of nodes with equal free room. This room never changes: nodes on which a job is placed go into
-    another entry at the end. So each entry is tested once for each kind of job, and thousands of waiting jobs need no
+    An entry is a group of nodes with equal free room. This room never changes: nodes on which a job is placed move to
+    an entry with less room. So each entry is tested once for each kind of job, and thousands of waiting jobs need no
     walk over all nodes each.
     """
 
@@ -156,7 +156,7 @@ class Rooms:
 
     def find(self, job: WaitingJob, needs: Mapping[str, int], pools: frozenset[str], most: int) -> list[Found]:
         """Return up to `most` nodes of these NodeSets (`pools`), grouped by equal free room, that have room for
-        `needs`. Nodes to which a job was just given come first.
+        `needs`. Entries that were made last come first: mostly nodes on which other jobs were just placed.
 
         Raises:
             NotUnderstood: the job's constraint cannot be read.

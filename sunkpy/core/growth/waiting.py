@@ -100,9 +100,9 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_bound_by(self, limits: Set[Limit]) -> bool:
         """True if one of these limits, for which other jobs wait already, will keep this job waiting too.
 
-        False for a job that Slurm has already considered, because its own reason tells. slurmctld considers a limited
-        number of jobs at a time (default_queue_depth, bf_max_job_test), and the jobs behind them have the reason
-        `Priority`.
+        False for a job that Slurm has already considered: its own reason says what it waits for. slurmctld considers a
+        limited number of jobs at a time (default_queue_depth, bf_max_job_test), and the jobs behind them have the
+        reason `Priority`.
         """
         own: set[Limit] = {("account", self.account), ("qos", self.qos)}
         own |= {("user", self.user, self.qos), ("user", self.user, self.account), *self._of_licenses}

@@ -76,7 +76,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 def recall(status: GrowthStatus | None) -> Wish:
     """Return the wish that a NodeSet's status publishes, so that a new leader of the syncer continues where the last
-    one ended. It wants nothing if there is no status.
+    one ended. Without a status, the wish is for no nodes.
     """
     if status is None or not status.wanted_nodes:
         return Wish()

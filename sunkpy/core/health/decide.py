@@ -1,9 +1,9 @@
 """The next step of a sick Node on its way back to service: a pure function returns its next health record.
 
 Each call makes one step. The operator writes the record on the Node before it acts on the record, so after a crash it
-continues from what it reads there. A signal that cannot be read changes nothing. A cured node opens after its signal
-has been gone for a while and, if its NodeSet has a check, after a later start of slurmd has passed that check. A node
-that came back too often stays closed until a person acts. No step ends a job: a drain waits until jobs end.
+continues from what it reads there. A signal that cannot be read closes no node. A cured node opens after its signal has
+been gone for a while and, if its NodeSet has a check, after a later start of slurmd has passed that check. A node that
+came back too often stays closed until a person acts. No step ends a job: a drain waits until jobs end.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     """All that the next health step of one Node is decided on.
 
     `pod`: its slurmd pod. `has_room`: the cap on closed Nodes allows to close one more. `may_remedy`: the cap on
-    remedies allows one more Node. `is_empty`: Slurm said within the last seconds that the node is drained and idle, or
-    there is no slurmd pod. `opens_at`: when the next maintenance window of its NodeSet begins; None inside a window, or
-    if the NodeSet has none.
+    remedies allows one more Node, and the maintenance windows of its NodeSet are known. `is_empty`: Slurm said within
+    the last 30 seconds that the node is drained and idle, or there is no slurmd pod. `opens_at`: when the next
+    maintenance window of its NodeSet begins; None inside a window, or if the NodeSet has none.
     """
 
     node: Node
@@ -64,8 +64,8 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
 class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
     """The health record of one Node before and after a step; None means that the Node has no record.
 
-    `is_held`: the node is sick and stays open only because too many others are closed. `is_answer`: the check that
-    somebody asked for has ended. `again_s`: decide again after that many seconds.
+    `is_held`: sunkpy would drain the node now, but does not, because too many other Nodes are closed. `is_answer`: the
+    check that somebody asked for has ended. `again_s`: decide again after that many seconds.
     """
 
     before: Record | None
@@ -88,7 +88,9 @@ class HealthStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def closes(self) -> bool:
-        """True if this step closes a Node that was open until now, so that it counts towards the cap."""
+        """True if this step counts towards the cap on closed Nodes: it begins state `closing`, or, for a Node that was
+        not closed, state `needs-a-person`.
+        """
         was_closed = self.before is not None and self.before.is_closed
         return self._begins(State.CLOSING) or (self._begins(State.PERSON) and not was_closed)
 
@@ -352,8 +354,8 @@ def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) ->
     """True if what the rule names as the cure has happened. False if only a person can cure the node.
 
     A failed check is cured by another slurmd pod that passes it. If the node was well before, the kubelet's next start
-    of slurmd in the same pod counts too: a file server that is late after a power cut fails the first check of all
-    nodes.
+    of slurmd in the same pod counts, too: after a power cut, a file server that starts late makes the first check of
+    all nodes fail.
     """
     if record.cure == Cure.PERSON:
         return False
@@ -429,7 +431,7 @@ def _of_a_request(view: HealthView, record: Record, rule: Rule, finding: Finding
     """Return the next record of a closed node if somebody asks for a check or withdraws the request; otherwise None.
 
     Asking for a check of a node in state `needs-a-person` means that a person has mended it. The request counts only if
-    sunkpy closed the node, and only once its signal has ended, unless the signal is a failed check.
+    sunkpy closed the node, and only if the node no longer shows its signal, unless the signal is a failed check.
     """
     if rule.is_request:
         if finding.sign is Sign.GOOD:
@@ -479,7 +481,7 @@ def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: F
     """Return the step of a node in state `verify`: the operator replaces its slurmd pod, and the next pod runs the
     check.
 
-    Checks that the old pod makes meanwhile, when the kubelet starts it again, do not count.
+    Checks that run in the old pod meanwhile, when the kubelet starts its container again, do not count.
     """
     if rule.closes and not rule.is_request and finding.sign is Sign.BAD:
         after = record.moved(State.DRAINING, view.now, why="the signal is back")

@@ -1,9 +1,10 @@
 """The site's check of an idle machine: a Slurm job runs it, and the syncer writes its outcome on the slurmd pod.
 
-Any other job may preempt this job; then the check counts as not made. If the check fails, the same job runs it once
-more and keeps the node meanwhile, because a file server or a network may be away for a moment. The failure stands
-unless the second run passes or the job is cancelled. The job writes the outcome into its comment. After a second
-failure the job holds the node for a while, so that no other job starts before the node is closed.
+Any other job may preempt this job; then the check counts as not made, unless it has failed once already. If the check
+fails, the same job runs it once more and stays on the node meanwhile, because a file server or a network may be away
+for a moment. The failure stands unless the second run passes or the job is cancelled. The job writes its outcome into
+its comment, unless the first run passes. After a second failure the job holds the node for a while, so that no other
+job starts before the node is closed.
 """
 
 from __future__ import annotations

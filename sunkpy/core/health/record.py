@@ -30,21 +30,21 @@ _KEPT_RETURNS: Final = 10
 
 
 class State(enum.StrEnum):
-    """The health state of a Node, from `well` over `draining` and `drained` to `returning` or `needs-a-person`."""
+    """The health state of a Node. The picture at the top of this module shows which state follows which."""
 
     WELL = "well"  # no signal; the record keeps the history
-    SUSPECT = "suspect"  # a signal is there; sunkpy waits whether it lasts, or for the cap
+    SUSPECT = "suspect"  # a signal is there; sunkpy waits to see whether it lasts, or for room under the cap
     CLOSING = "closing"  # the syncer is to drain the Slurm node
     DRAINING = "draining"  # no new job starts on the node, and some job still runs
     DRAINED = "drained"  # no job runs on the node; sunkpy waits for the cure
     REMEDY = "remedy"  # the object of the rule's remedy was written; sunkpy waits for the cure
     VERIFY = "verify"  # cured; the next start of slurmd checks the machine first
     RETURNING = "returning"  # cured; the syncer is to lift the drain that somebody else set in Slurm
-    PERSON = "needs-a-person"  # closed until a person does something
+    PERSON = "needs-a-person"  # closed until a person acts, or a later start of slurmd passes the check that failed
 
 
 CLOSED: Final = frozenset({State.CLOSING, State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
-"""The states in which no new job starts on the node."""
+"""The states in which a node is to get no new job because of its health."""
 
 
 class Step(Wire, frozen=True, kw_only=True):
@@ -59,14 +59,14 @@ class Record(Wire, frozen=True, kw_only=True):
     """The health record of a Node, as JSON in the annotation `sunkpy.dev/health`. Times are in RFC 3339.
 
     `at`: when the Node came to `state`. `signal`: the name of the rule by which the Node is sick; `text` is the
-    evidence, `since` when the signal was first seen. `cure`: what has to happen before the Node comes back, as the rule
-    says. `closes`: True if sunkpy drains the node, False if Slurm has drained it. `reason`: the reason of the drain
-    that somebody else set in Slurm, byte for byte, if that drain is the signal. `boot`: the boot ID of the machine when
-    the node was closed. `run`: the last start of slurmd that does not count as a check of the cured machine. `log`: the
-    last lines of the check that failed. `good_since`: since when the signal has been gone. `idle_since`: in state
-    `verify`, since when no job runs on the slurmd pod that is to be replaced. `due`: when the next step comes if
-    nothing changes. `why`: why the Node needs a person, or why it came back. `returns`: the last times when the Node
-    came back to service. `past`: the last steps, the oldest first.
+    evidence; `since` is when the signal began by its source, or when sunkpy first saw it. `cure`: what has to happen
+    before the Node comes back, as the rule says. `closes`: True if sunkpy drains the node, False if Slurm has drained
+    it. `reason`: the reason of the drain that somebody else set in Slurm, byte for byte, if that drain is the signal.
+    `boot`: the boot ID of the machine when the node was closed. `run`: the last start of slurmd that does not count as
+    a check of the cured machine. `log`: the last lines of the check that failed. `good_since`: since when the signal
+    has been gone. `idle_since`: in state `verify`, since when no job runs on the slurmd pod that is to be replaced.
+    `due`: when the next step comes if nothing changes. `why`: why the Node came to this state, or what it waits for
+    there. `returns`: the last times when the Node came back to service. `past`: the last steps, the oldest first.
     """
 
     state: State
@@ -102,7 +102,7 @@ class Record(Wire, frozen=True, kw_only=True):
 
     @property
     def is_closed(self) -> bool:
-        """True if the Node's state is one in which no new job starts on the node because of its health."""
+        """True if the Node's state is one of `CLOSED`: the node is to get no new job because of its health."""
         return self.state in CLOSED
 
     def encode(self) -> str:

@@ -1,7 +1,7 @@
 """NVSentinel's DrainRequest: an object by which another program asks for a drain of a Node and waits for the answer.
 
-NVSentinel creates one instead of evicting pods, for Nodes that its `customDrain.nodeSelector` chooses. Its settings
-name the group, version and kind of the object, and the condition that ends its wait. Source:
+NVSentinel creates one instead of evicting pods, for Nodes that its `customDrain.nodeSelector` chooses. NVSentinel's
+settings name the group, version and kind of the object, and the condition that ends its wait. Source:
 docs.nvidia.com/nvsentinel, writing a drain plugin.
 """
 

@@ -1,6 +1,7 @@
 """The health rules, from values of chart sunkpy: what counts as a signal that a node is sick, and what cures it.
 
-Nothing is a signal unless a rule says so. A rule names one source; `signals` reads what that source shows.
+Nothing is a signal unless a rule says so. A rule names one source; `signals` reads what that source shows. The rules
+for the site's check (`verification`) and for drains that other programs ask for are built in, not in the values.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Cure(enum.StrEnum):
     """What has to happen before a sick node comes back."""
 
     CLEAR = "clear"  # the signal has ended
-    REBOOT = "reboot"  # the machine has started again since the drain, and a signal other than Slurm's reason has ended
+    REBOOT = "reboot"  # the machine has started again; the signal has ended, too, unless it is a drain in Slurm
     PERSON = "person"  # a person says that the node is mended
 
 
@@ -100,11 +101,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     `condition`: the signal is that this condition of the Node has a status in `bad` (True if empty). `label`: this
     label of the Node has a value in `bad`. `taint`: the Node has a taint with this key and a value in `bad` (any value
     if empty). `slurm_reason`: the node is drained in Slurm with a reason that begins with this text. `failed_starts`:
-    slurmd is not ready, and the kubelet has restarted its container this many times. `remedy`: the name of the remedy
-    that begins once no job runs on the node.
+    slurmd is not ready, and the kubelet has restarted its container at least this many times. `patience_seconds`: how
+    long the signal has to last before the node is drained. `remedy`: the name of the remedy that begins once no job
+    runs on the node.
 
-    Only the code sets the others. `failed_verification`: the site's check has failed. `is_request`: somebody asks for a
-    check (`verification`). `is_drain_request`: another program asks for a drain (`requests`).
+    Three sources are set only by the code. `failed_verification`: the site's check has failed. `is_request`: somebody
+    asks for a check (`verification`). `is_drain_request`: another program asks for a drain (`requests`).
     """
 
     condition: str = ""

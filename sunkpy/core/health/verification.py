@@ -1,9 +1,9 @@
 """The site's check of a machine, which runs in the slurmd pod before slurmd: whether it ran, and how it ended.
 
 `run-services`, the program that starts the container's services, runs the check last in each start of the container,
-just before slurmd. So slurmd starts only if the check has passed. A closed node comes back only after a start that
-began when the signal of its sickness had ended; `run_of` distinguishes starts without a clock. The texts below are
-those that `slurm-images/bin/run-services` prints; the chart names the service.
+just before slurmd. So slurmd starts only if the check has passed. A closed node whose NodeSet has a check comes back by
+itself only after a start that began when the signal of its sickness had ended; `run_of` distinguishes starts without a
+clock. The texts below are those that `slurm-images/bin/run-services` prints; the chart names the service.
 """
 
 from __future__ import annotations

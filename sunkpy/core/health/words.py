@@ -76,7 +76,7 @@ def what_comes_next(record: Record, node: str) -> str:
         case State.RETURNING:
             return "the syncer lifts the drain in Slurm"
         case State.VERIFY:
-            asked = f"; from {record.due} on the node needs a person" if record.due else ""
+            asked = f"; if this has not succeeded by {record.due}, the node needs a person" if record.due else ""
             return f"its slurmd pod is replaced, and the next one checks the machine before slurmd starts{asked}"
         case State.PERSON:
             return _by_a_person(record, node)
@@ -95,7 +95,7 @@ def _after_the_drain(record: Record) -> str:
         Cure.CLEAR: "when the signal has ended",
         Cure.REBOOT: "when the machine has started again",
     }
-    asked = f"; from {record.due} on it needs a person" if record.due else ""
+    asked = f"; if that is not so by {record.due}, the node needs a person" if record.due else ""
     return f"the node comes back {cures[Cure(record.cure)]}{asked}" if record.cure in cures else "it needs a person"
 
 
@@ -108,7 +108,7 @@ def _by_a_person(record: Record, node: str) -> str:
         unless = "Unless the next start of slurmd passes the check: m" if may_pass else "M"
         return f"{lines}. {unless}end the node, then: kubectl sunk verify {node}"
     if not record.closes:
-        return "mend the node, then lift the drain in Slurm: scontrol update state=resume"
+        return "mend the node, then lift the drain in Slurm: scontrol update nodename=… state=resume"
     return f"mend the node, then: kubectl annotate node {node} {names.ANNOTATION_HEALTH}-"
 
 

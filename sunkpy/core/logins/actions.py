@@ -17,7 +17,7 @@ class StartLogin(msgspec.Struct, frozen=True):
 class StopLogin(msgspec.Struct, frozen=True):
     """Scale the login pod's StatefulSet `name` to 0, if it still has the resourceVersion `version`.
 
-    `pod`: if given, the StatefulSet is scaled only while this pod still exists. `why`: the reason for the log.
+    `pod`: if given, the StatefulSet is scaled only while this pod still exists. `why`: the reason, as the log shows it.
     """
 
     name: str

@@ -23,9 +23,9 @@ def decide_login(view: LoginView) -> LoginAction | None:
     name, version = workload.name, workload.metadata.resource_version
     if workload.spec.replicas == 0:
         return StartLogin(name, version) if view.is_asked else None
-    # The chart sets no number of replicas, or else each upgrade would start all pods; so a StatefulSet begins with one.
-    # If its spec was never changed, nobody has asked for the pod. A person may have entered it before this process ran;
-    # such a pod stops when it is idle.
+    # The chart sets no number of replicas, or else each upgrade would start all pods. So a new StatefulSet has one
+    # replica. If its spec was never changed, nobody has asked for the pod, and it is stopped if it is surely empty. A
+    # person may have entered it before this process ran; such a pod stops when it is idle.
     is_unasked = view.stops and workload.metadata.generation == _NEVER_CHANGED and view.ended is None
     if is_unasked and view.is_surely_empty:
         return StopLogin(name, version, "it has not been asked for")
@@ -33,7 +33,7 @@ def decide_login(view: LoginView) -> LoginAction | None:
         return None
     if view.ended is Ended.IDLE and view.stops:
         return StopLogin(name, version, "it is unused", pod)
-    # An idle pod that should run on was made when the values still let idle pods stop.
+    # An idle pod gets here only if the values do not stop idle pods: it was made from older values.
     if view.ended is not None or (view.is_asked and view.is_stuck):
         return RenewPod(pod)
     return None

@@ -14,12 +14,12 @@ def why_closed(view: LoginView) -> str:
     """Return why a person cannot enter their login pod yet; empty if they can."""
     pod = view.pod
     if view.workload is None or view.workload.spec.replicas == 0 or pod is None:
-        return "it is being started"
+        return "your login pod is being started"
     if pod.is_deleting or view.ended is not None:
-        return "the previous one is ending"
+        return "your previous login pod is ending"
     if pod.is_condition_true("Ready") and pod.status.pod_ip:
         return ""
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False":
-        return f"it waits for a node with room: {scheduled.message}"
-    return "it is starting"
+        return f"your login pod waits for a node with room: {scheduled.message}"
+    return "your login pod is starting"

@@ -19,7 +19,9 @@ SSHD: Final = "sshd"
 """The container of a login pod that people log in to."""
 
 YOUNG_FOR: Final = timedelta(minutes=1)
-"""How long after its creation a login pod that nobody asked for counts as empty: `my-login` asks before it enters."""
+"""How long after its creation a login pod that nobody asked for counts as empty. People come through `my-login`, which
+asks for the pod before it enters.
+"""
 
 _REVISION: Final = "controller-revision-hash"
 
@@ -76,7 +78,9 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_surely_empty(self) -> bool:
-        """True if nobody can be in the pod: it does not exist, its sshd does not run, or it is under a minute old."""
+        """True if a pod that nobody asked for counts as empty: it does not exist, its sshd does not run, or it is under
+        a minute old.
+        """
         if self.pod is None or not self._sshd_runs:
             return True
         made = self.pod.metadata.creation_timestamp

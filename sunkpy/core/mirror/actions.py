@@ -11,7 +11,8 @@ from sunkpy.core.model.objects import Condition, Pod
 class DrainNode(msgspec.Struct, frozen=True, kw_only=True):
     """Drain a Slurm node with a reason that starts with `k8s: `.
 
-    `is_announced`: a person or the operator asked for it. Other drains count towards a cap (`ActionBudget`).
+    `is_announced`: a person or the operator asked for it, or the node is drained already and gets another reason. Other
+    drains count towards a cap (`ActionBudget`).
     """
 
     name: str
@@ -29,10 +30,11 @@ class UndrainNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiftDrain(msgspec.Struct, frozen=True, kw_only=True):
-    """Lift a drain with exactly this reason that somebody else set, if the apiserver still has this pod and its
-    permission.
+    """Lift a drain with exactly this reason that somebody else set, if the apiserver still has this pod with the
+    permission, and the pod asks for no drain.
 
-    The permission is the annotation `sunkpy.dev/health-lift`. The operator writes it if a health rule names the reason.
+    The permission is the pod's annotation `sunkpy.dev/health-lift` with this reason. The operator writes it if a health
+    rule names the reason and the node is cured.
     """
 
     name: str
@@ -97,9 +99,9 @@ class DeleteSlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 class PatchPod(msgspec.Struct, frozen=True, kw_only=True):
     """Write annotations (None removes one) and conditions to a slurmd pod.
 
-    `receipt_age_s`: how many seconds ago Slurm gave the answer to which the pod's receipt belongs (the annotation that
-    says that no job is on the node, or only services); None if the time of this answer is not written. `receipt_time`:
-    the annotation that gets this time.
+    A receipt is the annotation that says that no job is on the node, or only services (jobs of pods without processes).
+    `receipt_age_s`: how many seconds ago Slurm was asked for the answer that the receipt rests on; None if the patch
+    does not write that time. `receipt_time`: the annotation that gets that time.
     """
 
     pod: Pod

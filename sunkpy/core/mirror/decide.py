@@ -1,18 +1,19 @@
 """The mirror: for each node name, decide what to write to its Slurm node and to its slurmd pod.
 
-sunkpy changes and lifts only the drains that it set itself: their reason starts with `k8s: `. A DRAIN, FAIL or DOWN
-that somebody else set is shown on the pod. Such a DRAIN is lifted only if the operator allows it for exactly its reason
-(`core.health`). The operator cordons the Node for it, and that cordon is not sent back to Slurm. If Slurm loses such a
-drain with its record of the node, the mirror sets it again (`lost_drain`).
+sunkpy changes and lifts the drains that it set itself: their reason starts with `k8s: `. A DRAIN, FAIL or DOWN that
+somebody else set is shown on the pod and otherwise left alone, with two exceptions: such a DRAIN is lifted if the
+operator allows it for exactly its reason (`core.health`), and it is set again if Slurm has lost it with its record of
+the node (`lost_drain`). The operator cordons the Node for it, and that cordon is not sent back to Slurm. A node that
+slurmctld set DOWN by itself is resumed when its slurmd answers again (`given_up`).
 
 The mirror fails closed. With a stale or implausible answer it writes nothing to Slurm, and the pod's status stays. It
 withdraws only two things, because others act on them: the condition that no job runs on a closed node, and a receipt
 (the annotation that answers a removal token: no job is on the node, or only services are). A step that cannot be undone
 (a pod is removed, a Slurm node is deleted) needs two answers of Slurm that agree, both asked for after the last write.
 
-Dozens of jobs start and end each second, and no decision depends on the jobs of an open node. So its pod shows them
-with a delay that keeps the pod writes of the whole cluster below `JOB_STATE_PER_S`. The pod of a closed node shows them
-at once.
+Dozens of jobs start and end each second, and little depends on the jobs of an open node: only which pods are removed
+first. So the pod of an open node shows that jobs came or went only after a delay. The delay keeps the pod writes of the
+whole cluster below `JOB_STATE_PER_S`. The pod of a closed node shows it at once.
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ STALE_AFTER_S = 10.0
 ACT_WITHIN_S = 5.0
 """The mirror writes to Slurm only on an answer at most this much older than its `SlurmAnswer.turn_s`."""
 JOB_STATE_HELD_S = 5.0
-"""The least delay before the pod of an open node shows that jobs came or went; shorter jobs are never shown."""
+"""The least delay before the pod of an open node shows that jobs came or went; most shorter jobs are never shown."""
 JOB_STATE_PER_S = 20.0
 """The most pods of open nodes, in the whole cluster, that are written each second because jobs came or went."""
 SILENCE_GRACE_S = 10.0
-"""The pod shows NOT_RESPONDING only after this long: Slurm sets it for half a second after each UNDRAIN."""
+"""The pod shows NOT_RESPONDING only after Slurm has shown it for this long: Slurm sets it for half a second after each
+UNDRAIN.
+"""
 FOREIGN_DRAIN_KEPT_S = 600.0
 """How long a Slurm node that somebody else drained is kept after its pod is gone: a new pod on the machine finds the
 drain again.
@@ -174,9 +177,9 @@ def _note_drained(pod: Pod | None, answer: SlurmAnswer, memory: MirrorMemory) ->
 
 
 def _note_deletable(view: View, answer: SlurmAnswer, memory: MirrorMemory, now_s: float) -> MirrorMemory:
-    """Return the memory with the finding that the Slurm node may be deleted: sunkpy made it, its pod is gone, no job is
-    on it, and sunkpy has drained it. A node that somebody else closed must also have been without a pod for
-    `FOREIGN_DRAIN_KEPT_S`. The finding is dropped when this is no longer so.
+    """Return the memory with the finding that the Slurm node may be deleted: sunkpy made it, its pod is gone, and no
+    job is on it. It must be drained by sunkpy, or closed by somebody else and without a pod for `FOREIGN_DRAIN_KEPT_S`.
+    The finding is dropped when this is no longer so.
     """
     node = answer.node
     owner = node.owner if node else None

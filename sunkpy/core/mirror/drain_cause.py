@@ -47,8 +47,8 @@ def drain_cause(pod: Pod | None, *, unready_for_s: float) -> DrainCause:
     1. the slurmd pod is gone, or is to be deleted: no new job may start on its node;
     2. its Node is cordoned;
     3. its Node is sick by a health rule;
-    4. its containers have not been ready for longer than `UNREADY_GRACE_S`. ContainersReady decides: Ready depends on
-       our own readiness gate, which would make a loop.
+    4. the pod has finished, or its containers have been unready for `UNREADY_GRACE_S` (ContainersReady decides: Ready
+       depends on our own readiness gate, which would make a loop).
 
     If none applies, the drain is lifted once the pod's containers are ready; until then it is neither set nor lifted.
     """

@@ -22,8 +22,8 @@ WINDOW_S = 60.0
 
 
 def find_vanished(expected: Collection[str], slurm_nodes: Container[str]) -> tuple[str, ...]:
-    """Return the expected nodes (`is_expected`) that Slurm does not have; empty if only one is missing, or at most a
-    fifth.
+    """Return the expected nodes (`is_expected`) that Slurm does not have. Empty if only one is missing, or at most a
+    fifth of them (rounded up).
 
     sunkpy deletes a Slurm node after its pod, so many missing nodes mean that slurmctld lost its state or answers for
     another cluster. One may be missing because an admin has deleted it.
@@ -41,8 +41,8 @@ def is_expected(pod: Pod) -> bool:
 class ActionBudget(msgspec.Struct, frozen=True):
     """Counts the drains and deletions of Slurm nodes that neither a person nor the operator asked for.
 
-    Within any 60 seconds it allows as many as a fifth of Slurm's nodes, and three in any case. `spent_at_s`: when the
-    actions that were allowed were done.
+    Within any 60 seconds it allows as many as a fifth of Slurm's nodes (rounded up), and three in any case.
+    `spent_at_s`: when actions were allowed.
     """
 
     spent_at_s: tuple[float, ...] = ()

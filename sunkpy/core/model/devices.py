@@ -4,9 +4,9 @@ A ResourceClaim asks for devices, and its status names those that it has. The dr
 ResourceSlices.
 
 Slurm knows a device by its index on the node. The slurmd writes which device each index is into `extra` of its Slurm
-node: `{"gpu": ["nvidia0 GPU-5c… 0000:3b:00.0", …], "made": ["<uid>", "<time>"]}`. Under each GRES name stand, for each
-index, the device file, the uuid and the PCI address; `-` is an unknown one. `made` has the uid of the slurmd pod that
-made the list, and the time in seconds since 1970.
+node: `{"gpu": ["nvidia0 GPU-5c… 0000:3b:00.0", …], "made": ["<uid>", "<time>"]}`. Under each GRES name there is a text
+for each index: the device file, the uuid and the PCI address, with `-` for what is not known. `made` has the uid of the
+slurmd pod that made the list, and the time in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of a claim that is allocated. Kubernetes' own controller takes it off when nobody uses the claim."""
 
 MADE: Final = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation `true` of a claim that a scheduler made for devices which a pod asks for as a resource."""
+"""Annotation (with the value `true`) of a claim that a scheduler made for devices which a pod asks for as a resource.
+"""
 
 UUID: Final = "uuid"
 PCI_ADDRESS: Final = "resource.kubernetes.io/pciBusID"
@@ -90,7 +91,8 @@ class CounterSet(Wire, frozen=True, kw_only=True):
 
 class Device(Wire, frozen=True, kw_only=True):
     """A device that a driver lists in a ResourceSlice. Attributes without a domain are the driver's own.
-    `binding_conditions`: the device is attached only once a scheduler has chosen it, and its pod must wait for that.
+    `binding_conditions`: if not empty, the device is attached only once a scheduler has chosen it, and its pod must
+    wait for that.
     """
 
     name: str
@@ -311,7 +313,7 @@ class ResourceClaimTemplate(KubeObject, frozen=True, kw_only=True):
 
 
 class DeviceClassSpec(Wire, frozen=True, kw_only=True):
-    """The spec of a DeviceClass. `config`: what the administrator tells the driver about its devices.
+    """The spec of a DeviceClass. `config`: what the administrator tells the driver about devices of this class.
     `extended_resource_name`: the resource by which a pod may ask kube-scheduler for such a device without a claim.
     """
 

@@ -6,14 +6,15 @@ from sunkpy.core import names
 
 REASON_LIMIT = 200
 UNKILLABLE = "Kill task failed: job "
-"""Prefix of the drain reason that `report-unkillable` in slurmd's image writes when a job's processes cannot be killed.
-Slurm itself writes the same prefix; the processes follow.
+"""The beginning of the drain reason that `report-unkillable` in slurmd's image writes when a job's processes cannot be
+killed; job, step and processes follow. Slurm's own reason begins with `Kill task failed`, too.
 """
 
 
 def our_reason(text: str) -> str:
-    """Return the drain reason `k8s: <text>` as one line without spare blanks, which is how Slurm gives it back. With
-    other blanks, Slurm's reason would always seem to differ from this one.
+    """Return the drain reason `k8s: <text>`, with the text cut to `REASON_LIMIT` characters, as one line without spare
+    blanks, which is how Slurm gives it back. With other blanks, Slurm's reason would always seem to differ from this
+    one.
     """
     line = " ".join(text.split())[:REASON_LIMIT].rstrip()
     return names.REASON_PREFIX + line

@@ -43,7 +43,7 @@ class GrowthStatus(Wire, frozen=True, kw_only=True, omit_defaults=False):
     wanted.
 
     Two fields are only for a NodeSet that releases idle nodes: `held` if a waiting job needs its idle nodes, and `seen`
-    (RFC 3339), when Slurm's jobs were last read; the time may be up to two minutes too early.
+    (RFC 3339), when Slurm's jobs were last read. `seen` may be up to two minutes older than the last read.
     """
 
     wanted_nodes: int = 0

@@ -29,8 +29,8 @@ def expand(text: str, *, most: int = sys.maxsize) -> list[str]:
     """Return the names in the order written: `a[1-2],b` → a1, a2, b.
 
     Raises:
-        BadHostlist: brackets do not match, a range runs backwards or is longer than Slurm allows, or there are more
-            than `most` names.
+        BadHostlist: brackets do not match, a range is no range, runs backwards or is longer than Slurm allows, several
+            brackets make too many names, or there are more than `most` names.
     """
     names: list[str] = []
     try:

@@ -20,8 +20,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request for a Slurm job: first what annotations may set, then its size. Empty and None leave it to Slurm.
-    Memory is in MiB.
+    """A request for a Slurm job: first what annotations may set, then its size. Memory is in MiB. A field that is empty
+    or None is left to Slurm.
 
     `user` is the job's owner; empty means the scheduler's own Slurm user. `time_limit_min`: None is the partition's
     default, 0 is unlimited. `dependency` has sbatch's syntax. `shared` says who else may use the nodes: `none`, `user`,

@@ -141,7 +141,7 @@ class OddOwner(Owner, frozen=True, kw_only=True):
 
 
 class Condition(Wire, frozen=True, kw_only=True):
-    """A condition of a Pod, a Node or a NodeSet; `status` is True, False or Unknown."""
+    """A condition of a Kubernetes object; `status` is the text True, False or Unknown."""
 
     type: str
     status: str = "Unknown"
@@ -152,7 +152,7 @@ class Condition(Wire, frozen=True, kw_only=True):
 
 
 class Toleration(Wire, frozen=True, kw_only=True):
-    """A toleration of a pod. An empty key with `Exists` covers all taints."""
+    """A toleration of a pod. An empty key with `Exists` covers every key, and an empty effect covers every effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -407,7 +407,7 @@ class Running(Wire, frozen=True, kw_only=True):
 
 
 class WaitingContainer(Wire, frozen=True, kw_only=True):
-    """The state of a container that has not started: why it waits."""
+    """The state of a container that has not started, or not started again: why it waits."""
 
     reason: str = ""
     message: str = ""
@@ -545,8 +545,8 @@ class NodeDevice(Wire, frozen=True, kw_only=True):
 
 
 class Node(KubeObject, frozen=True, kw_only=True):
-    """A Kubernetes Node. Two fields come from other objects: `devices` are the usable DRA devices, by driver;
-    `drain_request` says who asks for a drain of the node, is empty for nobody, and None while it is not known.
+    """A Kubernetes Node. Two fields come from other objects. `devices`: driver → the Node's usable DRA devices.
+    `drain_request`: who asks for a drain of the Node; empty if nobody does, None while that is not known.
     """
 
     spec: NodeSpec = NodeSpec()

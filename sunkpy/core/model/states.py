@@ -48,9 +48,9 @@ class NodeComment(msgspec.Struct, frozen=True, kw_only=True):
 class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     """A Slurm node as slurmctld reports it. Memory is in MiB; `address` is where slurmctld reaches the slurmd.
 
-    `reason_by` is the Slurm user who gave the reason, and `reason_since_s` the time; both are empty without a reason.
-    `slurmd_since_s` is when the slurmd that registered last has started, by the clock of its machine; 0 if none has
-    registered since slurmctld started. `extra` lists the node's devices: `core.model.devices`.
+    `reason_by` is the Slurm user who gave the reason, and `reason_since_s` the time (seconds since 1970); empty and 0
+    without a reason. `slurmd_since_s` is when the slurmd that registered last started, by the clock of its machine; 0
+    if none has registered since slurmctld started. `extra` lists the node's devices: `core.model.devices`.
 
     `effective_*` is what jobs may use, without what Slurm keeps for the system. `topology` names the node's switches
     and block, `NAME:unit,NAME:unit`; it is empty in 24.11, and for nodes that the topology file names. `cores` are per
@@ -137,12 +137,13 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_held_by_others(self) -> bool:
-        """True if an admin, a health check or an Epilog set DRAIN, FAIL or DOWN. Of these, sunkpy lifts only a DRAIN,
-        and only if a health rule names its reason.
+        """True if anybody other than sunkpy set DRAIN or FAIL (an admin, a health check, an Epilog, or Slurm itself),
+        or if somebody set DOWN with a reason. Of these, sunkpy lifts only a DRAIN, and only if a health rule names its
+        reason.
 
-        In Slurm, setting DRAIN clears FAIL and replaces the reason, and lifting DRAIN clears the reason (slurmctld,
-        update_node). sunkpy never sets FAIL, so FAIL is from others, whatever the reason says. A node that Slurm set
-        DOWN by itself has no reason, or one of `_SLURM_ITSELF`.
+        False for a node that slurmctld set DOWN because its slurmd was gone: it has no reason, or one of
+        `_SLURM_ITSELF`. In Slurm, setting DRAIN clears FAIL and replaces the reason, and lifting DRAIN clears the
+        reason (slurmctld, update_node). sunkpy never sets FAIL, so FAIL is from others, whatever the reason says.
         """
         if "FAIL" in self.state:
             return True
@@ -212,7 +213,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
     says how many tasks each node has, `devices` which GRES, and `capacity` how many cpus, how much memory and how many
     GRES. `time_limit_min` is None for the partition's limit, and 0 for no limit. The job's owner may write the
     `comment`; only a Slurm operator may write the `admin_comment`. `started_s` and `ended_s` are by the clock of
-    slurmctld, and 0 until it happens. `is_batch`: the job has a script; a job without one is an allocation.
+    slurmctld, and 0 before that. `is_batch`: the job has a script; a job without one is an allocation.
     """
 
     id: JobId
@@ -252,7 +253,7 @@ class SlurmJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_running(self) -> bool:
-        """True if the job holds its nodes and has not ended."""
+        """True if the job has its nodes, and its prolog has run or is running. False while the job is suspended."""
         return is_job_running(self.state)
 
     @property

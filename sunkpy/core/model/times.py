@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
-"""The latest time there is. For a function that gets it as `now`, every other time has passed."""
+"""The latest possible time. If it is given as `now`, every other time lies in the past."""
 _CLOCKS_DIFFER: Final = timedelta(seconds=30)
 
 
 def utc_now() -> datetime:
-    """Return the time in UTC by the machine's clock. Only shells call it; decisions get the time as an argument."""
+    """Return the time in UTC by the machine's clock. No other function of `core` calls it: each gets the time as an
+    argument.
+    """
     return datetime.now(UTC)
 
 
@@ -26,10 +28,10 @@ def rfc3339_micro(when: datetime) -> str:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Return the time in a text that `rfc3339` or `rfc3339_micro` could have written.
+    """Return the time in an RFC 3339 text. If the text names no time zone, the returned time has none.
 
     Raises:
-        ValueError: the text has neither form.
+        ValueError: the text is not a time in RFC 3339 or ISO 8601.
     """
     return datetime.fromisoformat(text)
 

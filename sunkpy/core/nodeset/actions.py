@@ -13,7 +13,7 @@ from sunkpy.core.nodeset.slurmd_pod import Json
 
 class AddFinalizer(msgspec.Struct, frozen=True):
     """Action: put a finalizer on the NodeSet, so that the object stays until its pods are drained and gone. Argo CD
-    then deletes other objects that these pods need only after the pods.
+    waits until the NodeSet is gone, and only then deletes the objects that its pods need.
     """
 
 

@@ -9,9 +9,9 @@ there. So an object stands for the nodes that are wanted, with the needs of the 
 * requests      a ProvisioningRequest for each job that lacks several nodes: all of them come, or none. Only the Cluster
                 Autoscaler reads it.
 
-Each of these pods needs a node of its own. So it has an anti-affinity to the others and to slurmd pods, which request
-almost nothing. An object is removed as soon as its node has a slurmd pod, or no job wants the node any more. What is
-wanted is a number, so doing a step twice does no harm.
+Each of these pods stands for a whole node. So it has an anti-affinity to the others and to slurmd pods, which request
+almost nothing. An object is removed as soon as the wanted node is there and has a slurmd pod, or no job wants it any
+more. What is wanted is a number, so doing a step twice does no harm.
 """
 
 from __future__ import annotations
@@ -192,14 +192,14 @@ def decide_steps(nodeset: NodeSet, wish: NodesToCome, present: Present, now: dat
 
 def explain_missing(nodeset: NodeSet, present: Present) -> str:
     """Return why autoscalers cannot be asked for nodes: the cluster lacks the kind of object that `spec.growth.ask`
-    names. Empty if it has that kind.
+    names. Empty if the cluster has that kind, or if `spec.growth.ask` names none.
     """
     needed = {Ask.CAPACITY_BUFFER: Means.BUFFER, Ask.PROVISIONING_REQUEST: Means.REQUEST}.get(nodeset.spec.growth.ask)
     if needed is None or needed in present:
         return ""
     return (
         f"spec.growth.ask is {nodeset.spec.growth.ask}, and this cluster has no {needed.kind} "
-        f"({AUTOSCALING_GROUP}): install its CRD and an autoscaler that reads it, or choose another"
+        f"({AUTOSCALING_GROUP}): install its CRD and an autoscaler that reads it, or set growth.ask to another value"
     )
 
 
@@ -456,7 +456,7 @@ def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
     is_answered = any(each.type != UNSCHEDULABLE.type for each in found.status.conditions)
     if is_answered or age_s < _ANSWERED_WITHIN_S:
         return ""
-    return f"no autoscaler has reacted for {age_s:.0f} s: check that one runs that reads this"
+    return f"no autoscaler has reacted for {age_s:.0f} s: check that an autoscaler runs that reads objects of this kind"
 
 
 def describe_jobs(growth: GrowthStatus) -> str:

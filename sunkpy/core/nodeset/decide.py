@@ -6,7 +6,8 @@ and lets a pod stay whose reason to go has ended. `creation` plans which nodes g
 Between passes nothing is remembered except what stands on the Kubernetes objects, so a pass may be lost or repeated. A
 pass looks only at pods for which there may be something to do.
 
-A pod that has to go is not deleted while a job runs on it: `removal` says what has to happen first.
+A pod that has to go is not deleted while a job runs on it, with two exceptions: `removal` names them, and says what has
+to happen first.
 """
 
 from __future__ import annotations

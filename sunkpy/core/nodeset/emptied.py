@@ -19,7 +19,9 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.removal import has_fresh_receipt
 
 _DRAINED: Final = frozenset({State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
-"""States in which nothing should run there. Only then is the syncer asked: its receipt is a write every ten seconds."""
+"""States in which no job should run on the Node. Only then is the syncer asked, because its answer is written again
+every ten seconds.
+"""
 
 
 def token_of_question(node: Node) -> str | None:

@@ -20,10 +20,10 @@ _STALLED: Final = frozenset({"BadSpec", "CreateFailed", "TooManyAtOnce"})
 
 
 def health(found: Mapping[str, Condition], *, waits_for_jobs: bool) -> Iterator[Condition]:
-    """Yield the condition `Ready`, and if it is True `Reconciling` or `Stalled`, as they follow from the NodeSet's
-    other conditions (`found`: type → condition).
+    """Yield the condition `Ready` that follows from the NodeSet's other conditions (`found`: type → condition). If the
+    NodeSet waits for a person, also yield `Stalled`; if the operator is at work on it, also yield `Reconciling`.
 
-    `waits_for_jobs`: nothing is left to do but to wait for jobs.
+    `waits_for_jobs`: nothing is left to do but to wait for jobs, which does not count as work.
     """
     progressing = found["Progressing"]
     stalled = next((each for each in found.values() if each.reason in _STALLED), None)

@@ -2,7 +2,7 @@
 
 All state is in Slurm and on the slurmd pod. A running check is a job in the partition of checks whose comment names the
 pod; its result is written on that pod. So when another syncer becomes leader, it can continue, and starts no check
-twice. A check that was preempted counts as not made, and is not tried again soon.
+twice. A check that was preempted counts as not made, unless it has failed once already, and is not tried again soon.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class IdlePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The next steps for checks of idle machines. `begin`: Slurm nodes on which a check begins. `end`: check jobs to
     cancel. `read`: Slurm nodes with check jobs whose result is to be read.
 
-    `told`: Slurm nodes that have been drained for their failed check, which is now to be noted on their pods. `halted`:
-    NodeSets in which no check begins, because too many have failed.
+    `told`: Slurm nodes that have been drained for their failed check; their pods are now to be marked so
+    (`IdleCheck.is_told`). `halted`: NodeSets in which no check begins, because too many have failed.
     """
 
     begin: tuple[str, ...] = ()
@@ -125,8 +125,8 @@ def plan_idle_checks(view: IdleView) -> IdlePlan:
 
 
 def last_check(pod: Pod) -> datetime | None:
-    """Return when the pod's machine was last checked: by an idle check with a result, or when the pod was created,
-    because a machine is also checked before its slurmd starts.
+    """Return when the pod's machine was last checked: at the last idle check with a result, or when the pod was
+    created, because a machine is also checked before its slurmd starts. None if neither time is known.
     """
     check = read_idle_check(pod)
     at = check.passed if check is not None and check.outcome is Outcome.NOT_MADE else check.at if check else ""

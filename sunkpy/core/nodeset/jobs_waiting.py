@@ -23,7 +23,7 @@ from sunkpy.core.nodeset.spec import NodeSet
 
 MANY_JOBS: Final = 10
 NODES_PER_JOB: Final = 10
-"""Jobs are many if there are MANY_JOBS, and in a large NodeSet one for each NODES_PER_JOB nodes. Fewer jobs are an
+"""At least MANY_JOBS are many, and in a large NodeSet at least one for each NODES_PER_JOB nodes. Fewer jobs are an
 ordinary queue, which empties as jobs end.
 """
 WAITED_S: Final = 600.0
@@ -100,8 +100,8 @@ def _queues(jobs: Iterable[JobRow]) -> Counter[frozenset[str]]:
 
 
 def make_report(waiting: Waiting, nodeset: NodeSet, now_s: float) -> WaitingReport:
-    """Return the report for an Event on one NodeSet. It is empty if all nodes work and the NodeSet takes every feasible
-    node, or if the NodeSet is being deleted.
+    """Return the report for an Event on one NodeSet. It is empty if no node is drained or down and the NodeSet wants
+    exactly as many nodes as are feasible, or if the NodeSet is being deleted.
     """
     more = nodeset.status.number_feasible - nodeset.status.desired_number_scheduled
     texts = {

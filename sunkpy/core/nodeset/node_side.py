@@ -7,8 +7,8 @@ sunkpy is never shown on the pod, so it cannot come back as a Slurm drain. A cor
 
 When the pod is gone the labels and conditions go, but **sunkpy's cordon stays**: it stands for a drain with a reason in
 Slurm ("bad GPU"), and the machine is no better when the pod is gone. The next slurmd pod on the node reports whether
-Slurm has lifted the drain; if there is none, a person has to uncordon the node. While Slurm's state is unknown, nothing
-is lifted.
+Slurm has lifted the drain. If no slurmd pod follows, a person has to uncordon the node. While Slurm's state is unknown,
+nothing is lifted.
 """
 
 from __future__ import annotations

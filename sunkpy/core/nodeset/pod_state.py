@@ -106,7 +106,8 @@ def removal_order(pod: Pod) -> RemovalOrder:
 def _rank(pod: Pod) -> int:
     """Return the rank of the pod among those to remove: not-ready < idle < draining < running.
 
-    A pod that is not Ready but still runs a job ranks as running. So does a Ready pod whose jobs are unknown.
+    A pod on whose node a job runs ranks as draining or running even if it is not Ready. A Ready pod whose jobs are
+    unknown ranks as running.
     """
     running = pod.condition(names.CONDITION_RUNNING)
     is_ready = pod.is_condition_true("Ready")

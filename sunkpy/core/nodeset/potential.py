@@ -1,13 +1,13 @@
 """The nodes that NodeSets may get later. Slurm has a record of each, in state FUTURE, under a name that no pod has.
 
 Slurm 24.11 refuses a job for more nodes than it knows. Both 24.11 and 26.05 refuse a job for GPUs, memory or features
-that no node has. With such records the job waits. Nothing runs on such a node, and neither `sinfo` nor another answer
-shows it.
+that no node has. With such records the job waits. Nothing runs on such a node. It is in no list of nodes, neither of
+`sinfo` nor of slurmrestd; only its partition names it.
 
-The program keep_potential in slurmctld's pod reads the records as text: a line for each NodeSet, with the number of
-records, the beginning of their names, and what each offers. If the offer changes, the names change, too, so that new
-records are there before the old ones go. A NodeSet whose line says 0 stays in the text, because the line remembers what
-its nodes offered.
+The function `keep_potential` of `start-slurmctld` reads the records as text: a line for each NodeSet, with the number
+of records, the beginning of their names, and what each offers. If the offer changes, the names change, too, so that new
+records can be made before the old ones are deleted. A NodeSet whose line says 0 stays in the text, because the line
+remembers what its nodes offered.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def _is_released(judged: PodVerdict) -> bool:
 
 def decide_released(pod: Pod | None) -> Changes:
     """Return the change of the Node's annotation that says which NodeSet has left the Node to autoscalers. It is set
-    while the slurmd pod is being removed because its node is idle, and removed with any other pod; without a pod it
-    stays.
+    while the Node's slurmd pod is being removed because the node is idle. While the Node has any other slurmd pod, the
+    annotation is removed. Without a slurmd pod it stays as it is.
     """
     if pod is None:
         return {}

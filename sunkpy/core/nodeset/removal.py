@@ -38,9 +38,9 @@ from sunkpy.core.nodeset.verdict import PodVerdict, Trait
 from sunkpy.core.nodeset.world import WAVE, World
 
 RECEIPT_HOLDS_S = 30.0
-"""The seconds for which a receipt counts. The syncer renews a valid one every 10 s; the rest allows for clocks that
-differ. A receipt from further in the future does not count either: it would stay valid for as long as that clock is
-ahead.
+"""The seconds for which a receipt (the syncer's answer that nothing runs on the node) counts. The syncer renews a valid
+one every 10 s; the rest allows for clocks that differ. A receipt whose time is further in the future than this does not
+count either, because nobody could see how old it is.
 """
 
 MARK_HELD_S = 60.0
@@ -119,8 +119,9 @@ def _finished_step(world: World, pod: Pod, cause: RemovalCause | None) -> Remova
 
 def _live_step(world: World, pod: Pod, cause: RemovalCause | None) -> RemovalStep | None:
     """Return the next step for a live pod; None if it has to wait. With a `cause`: mark it for removal, and delete it
-    when the syncer has answered *and* the pod reports no job. After the drain timeout, `Force` deletes it anyway. While
-    it waits in a rolling update, its jobs are noted on it. Without a cause: remove its mark.
+    when the syncer has answered, unless the pod's condition says that a job runs. After the drain timeout, `Force`
+    deletes it anyway. While it waits in a rolling update, the jobs on its node are noted on it. Without a cause: remove
+    its mark.
     """
     token = token_of(pod)
     if cause is None:
@@ -186,7 +187,7 @@ def is_cleared(pod: Pod, now: datetime) -> bool:
 
 def has_fresh_receipt(pod: Pod, now: datetime) -> bool:
     """True if the syncer's last answer that nothing runs on the pod's node (`sunkpy.dev/drained-at`) is less than
-    `RECEIPT_HOLDS_S` old. Any question counts, not only the pod's removal.
+    `RECEIPT_HOLDS_S` old. The answer counts whether the pod's removal or another question asked for it.
     """
     return _is_fresh(pod.annotations.get(names.ANNOTATION_DRAINED_AT, ""), now)
 

@@ -3,15 +3,15 @@
 Two limits hold at once. *Availability*: an available pod is taken only while fewer than `maxUnavailable` pods are
 unavailable. *Reach*: at most `maxUnavailable` pods are under way (marked for removal, being deleted, or new and not yet
 available), whatever state they were in before. So during an outage of Slurm, when every pod is unavailable, the update
-does not mark all pods. Until a pod of the new template has become available, only a fifth of `maxUnavailable` may be
-under way, so that a bad template stops there.
+does not mark all pods. Until a pod of the new template has become available, only a fifth of `maxUnavailable` (rounded
+up) may be under way, so that a bad template stops there.
 
 Idle pods go first, at any time: a mark that has stood on a busy pod for `removal.MARK_HELD_S` moves to a pod that has
 become idle. So long jobs hold back only the pods that they run on.
 
-A pod that *cannot* move (`is_stranded`: its machine is dead, or somebody holds it DOWN in Slurm) would use up both
-limits for ever. So up to a fifth of all pods, and at least one, are left out of both limits if they cannot move; any
-more of them count.
+A pod that *cannot* move (`is_stranded`: its machine is dead, or somebody has drained its Slurm node or set it DOWN)
+would use up both limits for ever. So up to a fifth of all pods (rounded up) are left out of both limits if they cannot
+move; any more of them count.
 
 Services (jobs without a process on the node) outlive their slurmd, but not for ever: if no slurmd is back within
 `SlurmdTimeout`, they lose their node. So as long as the new template has no available pod, only one pod with services
@@ -121,7 +121,7 @@ def _is_one_under_way(survey: Survey) -> bool:
 
 def _not_counted(survey: Survey, total: int) -> frozenset[str]:
     """Return uids of the pods that no rolling update can move (`is_stranded`) and that its limits leave out: at most a
-    fifth of `total`, rounded up, or one.
+    fifth of `total` (rounded up), or one if `total` is 0.
     """
     stranded = sorted(survey.those(Trait.STRANDED).values(), key=lambda judged: judged.pod.name)
     return frozenset(judged.pod.uid for judged in stranded[: max(1, -(-total // 5))])

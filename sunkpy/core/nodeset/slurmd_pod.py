@@ -94,7 +94,9 @@ def _drains_at_start(node: Node) -> Json:
 
 
 def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
-    """Return the pod's metadata: the template's labels and annotations, with sunkpy's labels instead of equal names."""
+    """Return the pod's metadata: the template's labels and annotations. A label of sunkpy replaces one of the same
+    name.
+    """
     return {
         "name": name,
         "namespace": nodeset.metadata.namespace,
@@ -105,7 +107,9 @@ def _metadata(nodeset: NodeSet, template: Json, name: str) -> Json:
 
 
 def pod_labels(nodeset: NodeSet, name: str) -> dict[str, str]:
-    """Return the labels by which the pod is found: NodeSet, Slurm cluster and Slurm node."""
+    """Return the labels of a new slurmd pod: NodeSet, Slurm cluster, role and Slurm node, by which the pod is found,
+    and the hash of its template.
+    """
     return {
         names.LABEL_NODESET: nodeset.name,
         names.LABEL_CLUSTER: nodeset.spec.cluster,

@@ -1,10 +1,11 @@
-"""The status of a NodeSet: numbers, conditions, and an Event for each condition that changed.
+"""The status of a NodeSet: numbers, conditions, and Events for those changes of conditions that people should hear of.
 
-Conditions: `Available` (no more than maxUnavailable are missing), `Progressing` (False: nothing left to do, or stuck;
-the reason says which), `Feasible` (enough nodes fit; if not, which rule excludes how many nodes), and, only while they
-are True, `RemovalHeld` (too many pods would have to leave at once), `DrainTimeout` (a drain takes too long),
-`VersionSkew` (its chart does not fit this operator), `SharedTmp` and `SharedPids` (jobs share /tmp or process ids, as
-its chart says). What they mean together is in sunkpy.core.nodeset.health.
+Conditions: `Available` (some pods are wanted and possible, and no more than maxUnavailable of them are missing),
+`Progressing` (False: nothing left to do, or stuck; the reason says which), `Feasible` (enough nodes fit; if not, which
+rule excludes how many nodes), and, only while they are True, `RemovalHeld` (too many pods would have to leave at once),
+`DrainTimeout` (a drain takes too long), `VersionSkew` (its chart does not fit this operator), `SharedTmp` and
+`SharedPids` (jobs share /tmp or process ids, as its chart says). `sunkpy.core.nodeset.health` makes `Ready`,
+`Reconciling` and `Stalled` from them.
 """
 
 from __future__ import annotations
@@ -184,8 +185,10 @@ def _at_rest(world: World) -> Condition:
         reason = "WaitsForWindow"
         message = f"{_range(outdated)} of an older template stay until the window at {rfc3339(opens)}"
     elif outdated:
-        reason = "Paused" if world.nodeset.spec.paused else "OnDelete"
-        message = f"{_range(outdated)} of an older template stay until the roll is resumed or they are deleted"
+        reason, until = "OnDelete", "they are deleted (updateStrategy OnDelete)"
+        if spec.paused:
+            reason, until = "Paused", "the roll is resumed or they are deleted"
+        message = f"{_range(outdated)} of an older template stay until {until}"
     return Condition(type="Progressing", status="False", reason=reason, message=message)
 
 

@@ -173,8 +173,7 @@ def make_survey(wanted: Wanted, views: Iterable[NodeView]) -> Survey:
 
 def _surplus_order(judged: PodVerdict) -> SortKey:
     """Return the sort key by which pods are removed when there are too many. It is `removal_order` with one difference:
-    after the mark for removal, the next criterion is whether the node still fits, and a pod whose node does not goes
-    first.
+    among pods that are marked for removal, and among the others, those whose node no longer fits come first.
     """
     unmarked, *rest = judged.order
     return (unmarked, judged.fits, *rest)

@@ -1,8 +1,8 @@
 """The first half of the decision about a NodeSet: each node and its pods are judged alone.
 
-May the node carry a slurmd pod, may its pod stay, and as what does the pod count? A verdict reads no other node and no
-clock, so it holds until its own node or a pod on it changes. The second half (how many pods, which first, how many at
-once) is decided on the sums of the verdicts (`survey`, `decide`).
+May the node carry a slurmd pod, may its pod stay, and which traits (`Trait`) does the pod have? A verdict reads no
+other node and no clock, so it holds until its own node or a pod on it changes. The second half (how many pods, which
+first, how many at once) is decided on the sums of the verdicts (`survey`, `decide`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from sunkpy.core.overview.table import Table
 
 Manifest = dict[str, Any]
 LATE_S: Final = 30 * 3600.0
-"""The age in seconds at which a backup is late, if its CronJob has no annotation that says it."""
+"""The age in seconds at which a backup is late, if no annotation of its CronJob says another age."""
 _OF: Final = {"backup": "database", "state-backup": "queue"}
 """Component of a CronJob → what it backs up."""
 COMPONENTS: Final = tuple(_OF)

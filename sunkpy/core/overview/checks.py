@@ -20,9 +20,11 @@ from sunkpy.core.overview.table import count, first_of, printable
 from sunkpy.core.overview.volumes import volume_problems
 
 AHEAD_S: Final = 5.0
-"""How far a Node's clock may be ahead without harm: Slurm's tokens are valid from a moment earlier."""
+"""How far a Node's clock may be ahead without harm: Slurm's tokens are valid from a moment before they are made."""
 SILENT_S: Final = 40.0
-"""The age at which a kubelet's Lease is too old. It renews the Lease each 10 s (node-monitor-grace-period is 40 s)."""
+"""The age at which a kubelet's Lease is too old. A kubelet renews its Lease each 10 s; Kubernetes calls a Node not
+ready after 40 s without that (node-monitor-grace-period).
+"""
 OLDEST: Final = (1, 34)
 """The oldest version of Kubernetes that the charts support."""
 _SHOWN: Final = 5
@@ -79,7 +81,10 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 
 def diagnose(facts: Installation) -> Diagnosis:
-    """Return the results of all checks of an installation; a check is skipped if what it needs was not read."""
+    """Return the results of all checks of an installation. A check is skipped if what it needs was not read; only the
+    check of the apiserver then fails. Checks that need a test job or test pod (a canary) are left out unless the person
+    asked for that.
+    """
     return Diagnosis(checks=tuple(_check(facts, rule) for rule in _RULES if _is_asked(facts, rule)))
 
 
@@ -184,7 +189,9 @@ def _system_classes(facts: Installation) -> _Verdict:
 
 
 def _file_servers(facts: Installation) -> _Verdict:
-    """Check that no pod can mount the NFS servers behind claims of homes and shared folders: docs/rights.md."""
+    """Check that pods cannot mount directly the NFS servers which are behind claims of homes and shared folders; see
+    docs/rights.md.
+    """
     if not facts.shared:
         return _Verdict("slurmd and login pods have homes and shared folders without a claim")
     servers = {each.nfs_server: each.name for each in facts.shared if each.nfs_server}
@@ -214,7 +221,10 @@ def _clocks(facts: Installation) -> _Verdict:
     if ahead or behind:
         texts = [f"{name} is {seconds:.0f} s ahead" for name, seconds in ahead.items()]
         texts += [f"{name} is {seconds:.0f} s behind, or its kubelet is slow" for name, seconds in behind.items()]
-        what_to_do = "See that time synchronisation runs on these Nodes: Slurm refuses credentials of wrong clocks."
+        what_to_do = (
+            "See that time synchronisation runs on these Nodes: Slurm refuses messages from a machine whose clock "
+            "is wrong."
+        )
         return _Verdict(first_of(texts, _SHOWN), what_to_do)
     return _Verdict(f"{count(len(known), 'Node')} of NodeSets agree with this machine within {AHEAD_S:.0f} s")
 
@@ -503,7 +513,9 @@ _RULES: Final = (
 
 
 def render_checks(checks: Iterable[Check], *, is_wide: bool = False) -> Iterator[str]:
-    """Yield a line for each check, and below a check that is not well, what was tried and what to do."""
+    """Yield a line for each check, and below a check that is not well, what was tried and what to do. If `is_wide`,
+    what was tried is below every check.
+    """
     for check in checks:
         yield f"{check.level:<8}  {check.name}: {printable(check.found)}"
         if is_wide or check.level is not Level.OK:

@@ -275,7 +275,7 @@ def _standing(plan: Steps, *, is_done: bool) -> str:
     if isinstance(plan.steps[0], Verify):
         return f"{'is' if is_done else 'would be'} checked once it is idle"
     is_out = isinstance(plan.steps[0], Cordon | Drain)
-    what = "taken out of service" if is_out else "held by others still" if plan.left else "given back"
+    what = "taken out of service" if is_out else "still held by others" if plan.left else "given back"
     return f"{'is' if is_done else 'would be'} {what}"
 
 

@@ -46,7 +46,9 @@ _SHOWN: Final = 8
 
 
 class Door(enum.StrEnum):
-    """Where a hold on a node (a drain or cordon) is set and lifted: Kubernetes, Slurm, slurmctld itself, or sunkpy."""
+    """Where a hold on a node (a drain or cordon) is set: by people in Kubernetes or in Slurm, by a program of Slurm
+    itself, or by sunkpy.
+    """
 
     KUBERNETES = "Kubernetes"
     SLURM = "Slurm"
@@ -58,7 +60,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A drain, cordon or other state that keeps a node from taking jobs. `door`: where it was set.
 
     `who`: who set it, if that is recorded. `since`: since when; empty if it is not known. `lifted_by`: what lifts it.
-    `by_hand`: True if a person has to lift it, False if it ends with its cause.
+    `by_hand`: True if `kubectl sunk undrain` can lift it; False if that command leaves it alone.
     """
 
     door: Door
@@ -121,8 +123,8 @@ def _held(line: NodeLine, holds: tuple[Hold, ...]) -> HeldNode:
 
 
 def find_holds(node: Node | None, pod: Pod | None, slurm: SlurmNode | None) -> Iterator[Hold]:
-    """Yield the holds (drains, cordons) on one node. `slurm`: has no state if Slurm has no such node; None without a
-    slurmd pod.
+    """Yield the holds (drains, cordons) on one node. `slurm`: its Slurm node, with an empty state if Slurm has no such
+    node; None if the node has no slurmd pod.
     """
     if node is not None:
         yield from _in_kubernetes(node, has_slurmd=pod is not None)

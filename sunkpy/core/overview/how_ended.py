@@ -2,7 +2,7 @@
 
 If slurmstepd cannot run a step, the step's exit status is an error number of slurm_errno.h (from 4001 on) instead of a
 status of wait(2). Slurm shows the low seven bits of that number as a signal: 4021 (ESLURMD_IO_ERROR) as 0:53. Programs
-do not end by such signals themselves, because they are real-time signals.
+hardly ever end by such a signal themselves: numbers from 34 on are real-time signals.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def how_ended(job: QueuedJob) -> Ending:
 
 
 def why_held(job: QueuedJob) -> Ending | None:
-    """Return why Slurm holds a job that it has requeued, and what to do; None if it is not held, or for a reason
-    without such a text.
+    """Return why Slurm holds a job that it has requeued, and what to do. None if the job is not held, or if `HELD` has
+    no text for Slurm's reason.
     """
     return HELD.get(job.said)

@@ -269,7 +269,7 @@ class CanaryJob(Canary, frozen=True, kw_only=True):
 
     Args:
         job: the job as slurmctld has it after its end; None if it did not end.
-        no_gpu: why the job did not ask for a GPU.
+        no_gpu: why the job did not ask for a GPU although Slurm has some; otherwise empty.
         record: the job as slurmdbd has it; None if slurmdbd does not have it.
         no_record: why slurmdbd could not be asked.
         is_accounted: slurmrestd has a slurmdbd to ask.

@@ -201,7 +201,7 @@ def _growth(facts: JobFacts, job: QueuedJob) -> tuple[str, ...]:
 
 def _before(facts: JobFacts, waits: QueueEntry | None, queue: Iterable[QueueEntry]) -> tuple[str, ...]:
     """Return a line with how many jobs Slurm considers before this one in its partitions, and the names of the first of
-    them. Empty if there are none, or if this job does not wait for nodes.
+    them. Empty if there are none, or if this job does not wait, or never starts as it is.
     """
     if waits is None or waits.never_starts:
         return ()

@@ -30,7 +30,7 @@ class JobEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def find_job_ends(jobs: Iterable[QueuedJob], slurm_nodes: Collection[str]) -> tuple[JobEnd, ...]:
-    """Return the jobs on these Slurm nodes; the job that ends last comes last."""
+    """Return the jobs on these Slurm nodes, in the order in which they end; jobs without a time limit come last."""
     there = [
         (job, held)
         for job in jobs

@@ -41,7 +41,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         nodesets: the NodeSets that the person asks about.
         slurmd_pods: the slurmd pods of these NodeSets.
-        pods: the workload pods, as far as they could be read; `are_pods_read`: they could be.
+        pods: the workload pods that could be read. `are_pods_read`: False if that was not possible.
         slurm_nodes, jobs: as Slurm has them; without them, the annotations of slurmd pods are used.
         tiers: partition → its PriorityTier.
         partitions: partition → its nodes, in Slurm's range syntax.
@@ -172,7 +172,7 @@ def _nodeset(slurmd: Pod) -> tuple[str, str]:
 def state_of(slurmd: Pod, facts: PoolFacts) -> SlurmNode:
     """Return what Slurm says of a slurmd pod's node, or, if Slurm was not asked, what the syncer wrote on the pod.
 
-    The state in it is empty if Slurm has no such node.
+    The returned node has an empty state if Slurm has no such node.
     """
     name = slurm_node_of(slurmd)
     if facts.slurm_nodes is not None:

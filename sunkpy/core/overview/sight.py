@@ -1,4 +1,4 @@
-"""What a viewer of the page or commands may see. Of other people's pods they see only that there are some."""
+"""What a viewer of the page or commands may see. Pods that they may not see have no names there, or are left out."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class TableChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The change of one table of the page. `gone`: the keys of removed rows.
 
     `set`: new and changed rows by key, as a list because JavaScript objects lose the order. `order`: all keys in order;
-    empty if new rows simply come last.
+    empty if no row moves and new rows come last.
     """
 
     set: tuple[tuple[str, msgspec.Struct], ...] = ()

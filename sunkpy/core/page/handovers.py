@@ -1,8 +1,9 @@
 """The page's table of hand-overs: which job lost its nodes, to which other job, and how long the other job waited for
 them.
 
-The Event of an eviction names both jobs. The time is taken from the start of the next job, while Slurm remembers it, or
-else from when the pod was gone, which the page sees at its refresh every few seconds.
+The Event of an eviction names the job of the evicted pod, and the next job if the scheduler knew it. The hand-over ends
+with the start of the next job, while Slurm remembers that job. Otherwise it ends when the pod is gone, which the page
+sees at its refresh every few seconds.
 """
 
 from __future__ import annotations

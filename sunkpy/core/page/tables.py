@@ -60,7 +60,8 @@ def build_tables(facts: PageFacts, before: Tables | None = None) -> Tables:
     return {
         HEAD: {"": head},
         NODES: nodes,
-        # The table's order is the place in the queue. With the place in each row, a job that ends would change all.
+        # The table's order is the place in the queue. With the place in each row, a job that starts would change all
+        # rows behind it.
         WAITING: {key_of(each): msgspec.structs.replace(each, place=0) for each in waiting},
         RUNNING: {str(job.row.id): _running(job) for job in pool.jobs or () if _is_running(job)},
         HANDOVERS: find_handovers(facts.events, pool, facts.now, (before or {}).get(HANDOVERS, {})),
@@ -77,7 +78,7 @@ def _nodes(pool: PoolFacts, lines: Iterable[NodeLine]) -> Mapping[str, NodeRow]:
     held = {each.node: each for each in find_held(pool)}
     rows = {line.node: _node(line) for line in lines}
     for name, each in held.items():
-        # A node without a slurmd pod has a line of its own only here.
+        # `lines` has only nodes with a slurmd pod. For any other node with a hold, a row is made here.
         row = rows.get(name) or _node(NodeLine(node=name, slurm_node=each.slurm_node, slurm=each.slurm))
         rows[name] = msgspec.structs.replace(row, holds=each.holds)
     return rows

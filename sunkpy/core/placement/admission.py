@@ -1,9 +1,10 @@
-"""Whether the kubelet would admit the pod on this node now.
+"""Checks whether the kubelet would admit a pod to its node now, and whether the node's taints and cordon allow the pod.
 
-The scheduler asks this before it binds the pod, because a bound pod that the kubelet refuses is Failed for good
+The scheduler checks this before it binds the pod, because a bound pod that the kubelet refuses is Failed for good
 (`OutOfcpu`…). Source of the rules: kubelet lifecycle.predicateAdmitHandler: node affinity, resources of all pods that
 have not finished (terminating ones included), and NoExecute taints. NoSchedule taints and cordons are kube-scheduler's
-rules (plugins TaintToleration and NodeUnschedulable): whoever empties a node must not see pods come back to it.
+rules (plugins TaintToleration and NodeUnschedulable). They are checked as well, because no new pods may come to a node
+that somebody empties.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from sunkpy.core.placement.eligibility import TRANSIENT_TAINTS
 
 
 class Verdict(enum.Enum):
-    """What the kubelet would answer if the pod were bound now: admit it, refuse it, or admit it once ending pods are
-    gone.
+    """What would happen to the pod if it were bound now: the kubelet would admit it or refuse it. WAIT: the pod is not
+    bound now, and is tried again soon.
     """
 
     ADMIT = "admit"
-    WAIT = "wait"  # not now, but once pods that are already ending are gone
+    WAIT = "wait"  # not now, but perhaps soon: mostly once pods that are already ending are gone
     REFUSE = "refuse"
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the kubelet would admit a pod to a node, and the reason in words (`why`) unless it would. `reason`: one
-    word for it, if devices are lacking.
+    """Whether the kubelet would admit a pod to a node, and if not, the reason in words (`why`). `reason`: if devices
+    are lacking, one word for that (`DeviceLack`).
 
     `is_of_others`: other pods, which come and go, are in the way, and nothing is wrong with this pod.
     """
@@ -46,8 +47,8 @@ ADMITTED = Admission(verdict=Verdict.ADMIT)
 
 
 def would_kubelet_admit(pod: Pod, node: Node, pods_on_node: Iterable[Pod]) -> Admission:
-    """Return whether the kubelet would admit `pod` to the node now. `pods_on_node` are all pods that are bound to the
-    node.
+    """Return whether `pod` may be bound to the node now: whether the kubelet would admit it, and whether the node's
+    taints and cordon allow it. `pods_on_node`: all pods that are bound to the node.
     """
     if unwanted := why_node_refuses(pod, node):
         return _refuse(unwanted)

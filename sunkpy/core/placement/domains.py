@@ -1,13 +1,13 @@
-"""Jobs that must stay within one value of a node label: a rack, a zone, a node.
+"""Chooses nodes for jobs whose nodes must all have the same value of a node label: one rack, one zone, one node.
 
 Slurm does not know such labels. So one domain (one value of the label) is chosen before the job is submitted, and the
 nodes of all other domains are excluded from the job. That binds the job to this domain while it waits, even if another
 domain is free earlier; so a domain with room now is preferred. If a kubelet there refuses the gang (the pods of the
-job), the next job takes another domain.
+job), the gang's next job takes another domain if possible.
 
-Gangs that must not share a domain take turns by the numbers that their owner gave them, because Slurm may start them at
-the same moment. If two gangs get the same domain, one of them is refused when its pods are bound, and takes the next
-domain.
+Gangs that must not share a domain choose different ones by the numbers that their owner gave them, because Slurm may
+start them at the same moment. If two gangs still get the same domain, one of them is refused when its pods are bound,
+and its next job takes another domain.
 
 A job for one node needs no choice, unless other gangs must not be on that node: it asks for one node, and nodes that
 are too small are excluded.
@@ -34,7 +34,7 @@ class DomainWish(msgspec.Struct, frozen=True, kw_only=True):
     `excluded`: nodes that the job excludes while it waits. The job stays with the domain in which it excludes no node,
     as long as that domain has room. `refused`: nodes that have refused the gang; a domain without them is preferred.
     `turn`: other gangs must not be in the same domain, so the gang takes the domain with this number among equally good
-    ones.
+    ones, counted in a circle. None: it takes the first.
     """
 
     label: str

@@ -1,10 +1,12 @@
 """The Slurm nodes that a pod may use, by the rules of Kubernetes that Slurm does not know.
 
-Slurm places the job. So that it never chooses a node where the pod must not go, such nodes are excluded from the job.
-If possible the job asks for the features of the NodeSets that remain, or for the feature of a label, so that it need
-not be changed when nodes join while it waits; other nodes are excluded by name. Only lasting facts count: labels,
-taints, sizes, daemons. Nodes that are full, cordoned, not ready or drained now are not excluded: Slurm knows of that
-through the syncer, and the job waits in the queue.
+Slurm places the job. So that Slurm chooses no node where the pod must not go, such nodes are excluded from the job. If
+possible the job asks for features instead: for the NodeSets of the nodes that remain, or for a label. Then the job need
+not be changed when nodes join while it waits. All other nodes that must not be used are excluded by name.
+
+Only lasting facts count: labels, taints, sizes, daemons. Nodes that are full of jobs, cordoned, not ready or drained
+now are not excluded: Slurm knows of that, through the syncer, and the job waits in the queue. One lack excludes a node
+only for now: too little of a resource that Slurm does not count is left (`full_nodes`).
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ TRANSIENT_TAINTS = frozenset({
 })  # fmt: skip
 
 _PLAIN = re.compile(r"[\w.:/=-]+(?:&[\w.:/=-]+)*")
-"""Features that a node must have all of."""
+"""Matches a constraint that is a list of features joined by `&`: a node must have all of them."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A Slurm node, with the Kubernetes node that it runs on.
 
-    `slurm` is what slurmctld says of it, once that is known. `taken` is what pods that Slurm does not schedule take of
-    the node. `nodeset` is its NodeSet, which is a feature of the Slurm node.
+    `slurm` is what slurmctld says of the Slurm node, once that is known. `taken` is what pods that Slurm does not
+    schedule take of the node. `nodeset` is the name of its NodeSet, which the Slurm node has as a feature.
     """
 
     slurm_node: str
@@ -64,8 +66,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def kind(self) -> Hashable:
-        """The properties that decide whether a pod may use the node, except labels and names. A pod that may use one
-        node of a kind may use all.
+        """The properties that decide whether a pod may use the node, except labels and names. Of the nodes of one kind
+        whose labels it accepts, a pod may use either all or none.
         """
         slurm = (self.slurm.usable_cpus, self.slurm.memory_mib, self.slurm.gres) if self.slurm is not None else None
         amounts = (frozenset(self.offered.items()), frozenset(self.taken.items()))
@@ -73,7 +75,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_free(self) -> bool:
-        """True if Slurm could start a job on the node now."""
+        """True if no job is on the node, and Slurm may start one there now."""
         return self.slurm is not None and not (self.slurm.is_busy or self.slurm.is_closed or self.slurm.is_down)
 
     @cached_property
@@ -88,20 +90,26 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 NodeAmounts = frozenset[tuple[str, int]]
-"""The amounts of a node as pairs: millicores, bytes of memory, and each GRES by its name, also with its type."""
+"""The amounts of a node as pairs of name and number: `cpu` in millicores, `memory` in bytes, and each GRES under its
+name (`gpu`) and under its name with type (`gpu:h100`).
+"""
 
 
 def times(needs: Mapping[str, int], room: NodeAmounts) -> int:
-    """Return how many times the needs fit into a node's amounts. `needs.counted` makes `needs`."""
+    """Return how many times the needs fit into a node's amounts. `needs`: as `core.placement.needs.counted` returns
+    them.
+    """
     has = dict(room)
     return min(has.get(name, 0) // amount for name, amount in needs.items() if amount)
 
 
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
-    """The Slurm nodes that a pod may use, and in `refused` why not the others: Slurm node → reason. Names are sorted.
+    """The Slurm nodes that a pod may use (`eligible`), and why it may not use the others (`refused`: Slurm node →
+    reason). Names are sorted. A reason that has nothing to do with the nodes has the key "".
 
     `rooms`: the different amounts that eligible nodes have; empty if they are not known. `features`: each eligible node
-    has one of these, and no node `outside` has any; empty if only names tell them apart.
+    has at least one of these; empty if the job has to exclude nodes by name. `outside`: refused nodes that have none of
+    these features, so the job need not exclude them by name.
     """
 
     eligible: tuple[str, ...]
@@ -131,7 +139,7 @@ def eligible_nodes(
     gpu_resources: Mapping[str, str],
     foreign: Iterable[str] = (),
 ) -> Eligibility:
-    """Sort the candidates into those that the pod may use and the others.
+    """Return which of the candidates the pod may use, and why it may not use the others.
 
     Args:
         spec: the spec of the pod.
@@ -172,15 +180,18 @@ def foreign_nodes(slurm_nodes: Iterable[SlurmNode], candidates: Sequence[Candida
 def full_nodes(
     needs: matching.Amounts, candidates: Iterable[Candidate], held: Mapping[str, matching.Amounts]
 ) -> dict[str, str]:
-    """Return Slurm node → which of the `needs` it lacks, for nodes that lack one because pods with a job have it.
+    """Return the nodes that have too little left for these needs, because pods with a Slurm job hold the rest: Slurm
+    node → what is lacking. Nodes without such pods are left out.
 
-    `held`: what such pods have, by Kubernetes node.
+    `held`: what pods with a job hold, by Kubernetes node.
     """
     full = {}
     for candidate in candidates:
         taken = held.get(candidate.node.name)
         if taken and (lacking := matching.shortfalls(needs, matching.subtracted(candidate.left, taken))):
-            full[candidate.slurm_node] = f"{lacking[0]} beside pods of other Slurm jobs, and Slurm does not count it"
+            full[candidate.slurm_node] = (
+                f"{lacking[0]} beside pods of other Slurm jobs (Slurm does not count this resource)"
+            )
     return full
 
 
@@ -222,8 +233,8 @@ def without(eligibility: Eligibility, slurm_nodes: Mapping[str, str]) -> Eligibi
 
 
 def excluded(eligibility: Eligibility) -> tuple[str, ...]:
-    """Return the Slurm nodes that the job has to exclude by name. It is empty if every node will do, or if features say
-    which nodes will.
+    """Return the Slurm nodes that the job has to exclude by name. Empty if no node has to be excluded, or if the
+    features that the job asks for exclude all of them.
     """
     return tuple(sorted(name for name in eligibility.refused if name not in eligibility.outside))
 
@@ -272,7 +283,7 @@ def _by_features(
 
 
 def _outside(features: frozenset[str], allowed: Sequence[Candidate], candidates: Iterable[Candidate]) -> frozenset[str]:
-    """Return the Slurm nodes that have none of these features; nothing if an allowed node has none of them either."""
+    """Return the Slurm nodes that have none of these features; empty if an allowed node has none of them either."""
     if not allowed or any(c.slurm is None or c.slurm.features.isdisjoint(features) for c in allowed):
         return frozenset()
     return frozenset(c.slurm_node for c in candidates if c.slurm is not None and c.slurm.features.isdisjoint(features))

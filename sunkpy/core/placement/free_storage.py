@@ -1,7 +1,8 @@
 """Where storage is free, as CSI drivers report it in CSIStorageCapacity objects. There may be one for each node and
 storage class, and a cluster has thousands of nodes.
 
-All gangs (groups of pods) ask the same question, so the answer for a class and size is kept until a change concerns it.
+Many gangs (groups of pods) ask about the same storage class and size, so the answer for them is kept until a change
+concerns it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _Values = tuple[str | None, ...]
 
 
 class FreeRoom:
-    """The CSIStorageCapacity objects of a watch, by class, by the node labels that they name, and by their values."""
+    """The CSIStorageCapacity objects of a watch, by storage class, by the node labels that they name, and by the values
+    of these labels.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, dict[_Names, dict[_Values, dict[str, FreeStorage]]]] = {}
@@ -50,7 +53,7 @@ class FreeRoom:
             del self._without[asked]
 
     def has_room(self, asked: Asked, node: Node) -> bool:
-        """True if a volume of this class and size can be made for the node."""
+        """True if a volume of this class and size can be made for the node, as the driver reports."""
         name, size = asked
         return any(
             each.holds(size)

@@ -1,12 +1,12 @@
-"""What pods need of a node: what Slurm counts, in Slurm's units, and what only Kubernetes counts.
+"""Computes what pods need of a node: what Slurm counts, in Slurm's units, and what only Kubernetes counts.
 
-Slurm counts whole CPUs and MiB, so requests are rounded up. A pod without requests costs one CPU and
-`MINIMUM_MEMORY_MIB`, the least that Slurm can hold for it. `core.model.gres` reads which devices Slurm gave for `gres`;
+Slurm counts whole CPUs and MiB, so requests are rounded up. For each pod Slurm holds at least one CPU and
+`MINIMUM_MEMORY_MIB`, also for a pod without requests. `core.model.gres` reads which devices Slurm gave for `gres`;
 `core.gang.devices.indices` shares them among the pods of a job.
 
-Pods without a Slurm job (daemons, the slurmd pod, pods of other schedulers) take all that they request without Slurm
-knowing it. Pods with a job take what Slurm does not count: ephemeral-storage, hugepages, devices without a GRES. As for
-the kubelet, a pod counts while it is on the node and has not finished.
+Slurm does not know what pods without a Slurm job take of a node: daemons, the slurmd pod, pods of other schedulers. Of
+pods with a job, it does not know what they take of resources that it does not count: ephemeral-storage, hugepages,
+devices without a GRES. A pod counts here while it is on the node and has not finished, as for the kubelet.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def rounded(needs: Mapping[str, int]) -> Amounts:
 
 
 def counted(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_type: str = "") -> Amounts:
-    """Return the part of the needs that Slurm counts: CPUs, memory, and each GRES by its name."""
+    """Return the part of the needs that Slurm counts, rounded up: CPUs, memory, and each GRES by its name."""
     held = rounded(needs)
     return {"cpu": held["cpu"], "memory": held["memory"], **count_gres(needs, gpu_resources, gpu_type=gpu_type)}
 
@@ -60,7 +60,9 @@ def uncounted(spec: PodSpec, *, gpu_resources: Collection[str]) -> Amounts:
 
 
 def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type: str = "") -> str:
-    """Return `tres_per_node` for the extended resources that Slurm knows: `gres/gpu:h100:2`; empty without any."""
+    """Return the GRES that a job has to request for these needs, as in `tres_per_node`: `gres/gpu:h100:2`. Empty if the
+    needs have no extended resource that Slurm counts.
+    """
     counts = count_gres(needs, gpu_resources, gpu_type=gpu_type)
     return ",".join(f"gres/{name}:{count}" for name, count in sorted(counts.items()) if count > 0)
 
@@ -68,7 +70,7 @@ def gres(needs: Mapping[str, int], *, gpu_resources: Mapping[str, str], gpu_type
 def count_gres(needs: Mapping[str, int], gpu_resources: Mapping[str, str], *, gpu_type: str = "") -> Amounts:
     """Return how many of each GRES the pod needs, by the name that Slurm knows: `gpu` or `gpu:h100`.
 
-    `gpu_type` is the type of GPUs whose resource names none.
+    `gpu_type`: the type for GPUs whose extended resource stands for `gpu` without a type; empty for none.
     """
     typed = {name: f"{name}:{gpu_type}" if gpu_type and name == "gpu" else name for name in gpu_resources.values()}
     counts = dict.fromkeys(typed.values(), 0)

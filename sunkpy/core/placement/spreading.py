@@ -1,8 +1,9 @@
-"""Pods that must be spread evenly over the values of a node label.
+"""Finds the nodes to which a pod must not go because its topologySpreadConstraints spread pods evenly over the values
+of a node label.
 
 Only constraints that forbid (`whenUnsatisfiable: DoNotSchedule`) count. A pod is compared with the pods that are there
-now: if two pods start at once, the second is refused when it is about to be bound. Nodes without a Slurm node do not
-count, because no pod of a job could even them out.
+now: if two pods start at once, the second may be refused when it is about to be bound. Nodes without a Slurm node do
+not count, because no pod of a job could even them out.
 
 Source of the rules: kube-scheduler plugin podtopologyspread (filtering.go, and KEP-3094 for the policies).
 """
@@ -23,8 +24,8 @@ def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
 
 
 def counter_of(constraint: SpreadConstraint, of: Pod) -> Callable[[Pod], bool]:
-    """Return a function that says whether the spread constraint of the pod `of` counts a pod. It is made for many
-    pods.
+    """Return a function that says whether the spread constraint of the pod `of` counts a pod. The function is faster
+    when it is asked about many pods.
     """
     if constraint.label_selector is None:
         return lambda _: False
@@ -58,7 +59,8 @@ def labels_compared(pod: Pod) -> Iterator[str]:
 def crowded(
     pod: Pod, nodes: Mapping[str, Node], others: Iterable[Pod], *, is_usable: Callable[[str], bool]
 ) -> dict[str, str]:
-    """Return Kubernetes node → why the pod must not go there by its spread constraints: it would be one too many.
+    """Return Kubernetes node → why the pod must not go there by its spread constraints: it would be one pod too many
+    there, or the node lacks the label.
 
     Args:
         pod: a pod that is not bound.

@@ -1,14 +1,14 @@
 """From which nodes the volumes of pods can be reached.
 
 Neither Slurm nor a kubelet's admission checks that: a pod that is bound where its volume cannot be reached stays there
-without a container, and holds its job. So the nodes out of reach are excluded from the job, and pods whose claim has no
-volume yet are not submitted.
+without a container, and holds its job. So the nodes out of reach are excluded from the job. No job is submitted for
+pods whose claim has no volume yet, unless the storage class of the claim waits for the first consumer.
 
-If a storage class waits for the first consumer, the volume is made for the node that Slurm gave to the pod. The job is
-restricted by the class, and by the free storage of nodes, if the driver of the class reports it. The pod is bound when
-the volume is there. A provisioner that cannot make the volume for that node takes the choice of the node back, so that
-a scheduler chooses another node. sunkpy does not choose among volumes that an administrator made beforehand: such a
-claim has to name its volume.
+If a storage class waits for the first consumer (WaitForFirstConsumer), the volume is made for the node that Slurm gave
+to the pod. The job is restricted by the class, and by the free storage of nodes, if the driver of the class reports it.
+The pod is bound when the volume is there. A provisioner that cannot make the volume for that node takes the choice of
+the node back, so that a scheduler chooses another node. sunkpy does not choose among volumes that an administrator made
+beforehand: such a claim has to name its volume.
 
 A claim for one pod (ReadWriteOncePod) keeps other pods waiting until that pod has ended.
 
@@ -32,8 +32,8 @@ from sunkpy.core.placement.free_storage import Asked, FreeRoom
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """Functions that look up claims, volumes, classes and drivers; each returns None for an object that does not exist.
-    `user_of`: the name of another pod on a node that uses the pod's claim; empty if there is none. `free`: where new
-    volumes have room.
+    `user_of`: returns the name of another pod, already on a node, that uses a claim of the pod; empty if there is none.
+    `free`: where new volumes have room.
     """
 
     claim: Callable[[Key], Claim | None]
@@ -45,7 +45,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _Bound = tuple[NodeSelector, str]
-"""Where a pod must be for one of its claims, and the words for each other node: why it will not do."""
+"""The nodes where a pod must be for one of its claims, and the reason, in words, why it must not be on other nodes."""
 
 
 def has_claims(spec: PodSpec) -> bool:
@@ -61,11 +61,11 @@ def within_reach(
     *,
     may_grow: bool = False,
 ) -> Eligibility:
-    """Return the nodes from which the volumes of all these pods can be reached; none, with the reason, while there is
-    no such node.
+    """Return the nodes from which the volumes of all these pods can be reached. If there is no such node, the result
+    has no nodes and says why.
 
-    `may_grow`: the NodeSet may get one more node. Only a job makes that happen, so a lack of free storage then does not
-    exclude the last node.
+    `may_grow`: an autoscaler may add a node. It does so only for a job in the queue, so free storage is not looked at
+    if all nodes lack it.
     """
     wanted = _wanted(pods, storage)
     if isinstance(wanted, str):
@@ -94,7 +94,9 @@ def why_out_of_reach(pod: Pod, node: Node, storage: Storage) -> str:
 
 
 def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, str], dict[Asked, Claim]] | str:
-    """Return where the pods must be, and which claims need room there; or, as text, why that is not known yet."""
+    """Return on which nodes the pods must be, with the reasons, and for which claims free storage is needed there. If a
+    pod has to wait for a claim, return the reason as text.
+    """
     bounds: dict[NodeSelector, str] = {}
     to_make: dict[Asked, Claim] = {}
     for pod in pods:
@@ -111,7 +113,9 @@ def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, s
 
 
 def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
-    """Return the claims of the pod whose volumes are made once its node is known."""
+    """Return the claims of the pod whose volumes are made once a node is written on the claim, and on which none is
+    written yet.
+    """
     claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
     return [claim for claim in claims if claim is not None and not claim.selected_node and _waits(claim, storage)]
 
@@ -167,8 +171,8 @@ def _claim_names(pod: Pod) -> Iterator[str]:
 
 
 def _bound(pod: Pod, name: str, storage: Storage) -> _Bound | str | None:
-    """Return on which nodes a claim allows its pod, or, as text, why that is not known yet; None if it allows every
-    node.
+    """Return on which nodes a claim allows its pod to be; None if it allows every node. If the pod has to wait for the
+    claim, return the reason as text.
     """
     claim, whose = storage.claim((pod.metadata.namespace, name)), f"claim {name} of pod {pod.name}"
     if claim is None:

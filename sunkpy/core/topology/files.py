@@ -1,9 +1,10 @@
 """Writes the syncer's own topology.conf (Slurm 24.11 and later) and topology.yaml (26.05), and reads such files that
 others wrote.
 
-Slurm 24.11 knows the place of a node only from the file. So our file names the nodes that Slurm knows. Its last line
-has a hash of the nodes' records in Slurm: a deleted record leaves a gap in the switch, and the next node to register
-gets that place until slurmctld reads the file again.
+Slurm 24.11 knows the place of a node only from the file. So our file names the nodes that Slurm knows. If Slurm deletes
+a node's record, the next node to register gets the place of the deleted one, until slurmctld reads the file again. So
+the last line of the file has a hash of the nodes' records: the file changes whenever a record does, and is then read
+again.
 
 Slurm 26.05 gets the place of each node with its record. Its file has the root, below which Slurm makes the switches
 that a record names, and in a large cluster also nodes (`restart`). Slurm does not make blocks, so the file has them
@@ -114,7 +115,8 @@ def _switches(paths: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, list[str]
 
 
 def read(name: str, text: str) -> tuple[FileTopology, ...]:
-    """Return the topologies of a file that somebody else wrote. Its name says whether it is YAML or topology.conf.
+    """Return the topologies that a topology file describes. `name`, the name of the file, says whether `text` is YAML
+    or has the form of topology.conf.
 
     Raises:
         BadTopology: the file cannot be read.

@@ -1,6 +1,7 @@
 """Decides when a new topology file is written. After each write, slurmctld and every slurmd read all their files again.
 
-So changes are collected until they have settled, and at most one file is written in ten minutes, the first one at once.
+So changes are collected until they have settled (ten seconds without a change, or a minute at most), and a file is
+written ten minutes after the one before at the earliest.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ TREE: Final = "tree"
 BLOCK: Final = "block"
 """The names of our topologies in topology.yaml (`TREE`, `BLOCK`), and their plugins."""
 FILE_LACKS_IT: Final = "Slurm's file lacks it"
-"""Why Slurm does not have a place that is known. The next file brings it."""
+"""The reason why Slurm does not have a node's place although sunkpy knows it: the topology file that Slurm has read
+lacks a switch or block. The next file has it.
+"""
 _LONGEST: Final = 63
 """slurmctld 24.11 exits on a name of more than 64 characters (switch_record.c); a slash may follow this one."""
 _HASH: Final = 12
@@ -34,8 +36,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a node: the names of the switches above it, widest first, without the root, and the name of its
     block.
 
-    `levels`: the same switches under the names that the labels or the file give them. `spec`: the place as Slinky's
-    annotation says it, instead of switches and block. `problem`: why there is no place, or no block.
+    `levels`: the same switches under the names that the labels or the file give them; empty if these names are not
+    known. `spec`: the place as Slinky's annotation says it, instead of switches and block. `problem`: why there is no
+    place, or no block.
     """
 
     levels: tuple[str, ...] = ()

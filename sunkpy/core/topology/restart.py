@@ -1,11 +1,12 @@
 """Estimates how long a start of slurmctld 26.05 takes for nodes that its topology file does not place, and decides
 which nodes the file should place.
 
-slurmctld first reads the file, and then places each node whose record says something else. For each such node it writes
-the names of all nodes below the switches above it. For each switch that the file lacks, it computes all distances
-between switches again (topology_tree.c, switch_record.c). This takes no time for 1,000 nodes, and a minute for 10,000.
-So in a small cluster the file names no node, and does not change when a node joins. In a large cluster the file names
-the nodes that existed when it was written, and it is written again when it lacks too many nodes.
+slurmctld first reads the file, and then places each node that the file lacks, or whose record names other switches. For
+each such node it writes again the names of all nodes below the switches above this node. For each switch that the file
+lacks, it computes all distances between switches again (topology_tree.c, switch_record.c). This takes no time for 1,000
+nodes, and a minute for 10,000. So in a small cluster the file names no node, and does not change when a node joins. In
+a large cluster the file names the nodes that existed when it was written, and it is written again when it lacks too
+many nodes.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ Paths = Mapping[str, tuple[str, ...]]
 """For each node, the switches above it, the root first."""
 _NAME_S: Final = 1e-7
 _DISTANCE_S: Final = 7.5e-10
-"""Seconds for one name (`_NAME_S`), and for one way between two switches over a third. With 10,000 nodes in 625 leaves,
-a start of 26.05.5 took 37 s of a core for all, 4.8 s where its file had the switches alone, 4.3 s where it lacked 400
-nodes in 25 leaves, otherwise 0.4 s.
+"""The processor time, in seconds, that slurmctld needs for one name (`_NAME_S`), and for one way between two switches
+that leads over a third (`_DISTANCE_S`). Measured with 26.05.5, 10,000 nodes and 625 leaves: a start took 37 s if all
+nodes had to be placed, 4.8 s if the file had the switches but no nodes, 4.3 s if it lacked 400 nodes in 25 leaves, and
+0.4 s if it lacked none.
 """
 
 
 def to_place(records: Paths, in_file: Paths, *, enough_s: float) -> Paths:
     """Return the nodes that the topology file should place, with the switches above each: those in the present file
-    (`in_file`), if slurmctld then starts within `enough_s`, otherwise all nodes of `records`.
+    (`in_file`), if slurmctld then starts within `enough_s` processor seconds, otherwise all nodes of `records`.
     """
     return in_file if takes_s(records, in_file) <= enough_s else records
 

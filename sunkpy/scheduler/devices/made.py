@@ -1,8 +1,8 @@
 """Creates ResourceClaims for pods that ask for devices as an extended resource, if apiserver and kubelet support that.
 
 If the feature gate for this is off in one of them, the pod would run without its devices, and no error would say so. So
-the kubelet is asked before each binding. An apiserver with the gate off answers 200 to the write of the pod's status
-that names the claim, but drops this part of the status; so the answer is checked.
+the kubelet is asked before each binding. The scheduler also writes the name of the claim into the pod's status. An
+apiserver with the gate off answers 200 to this write, but drops the name; so the answer is checked.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Refused(Exception):
 
 class ClaimMaker:
     """Creates ResourceClaims for pods that ask for devices as an extended resource; each leader has its own claim
-    maker. `mark`: the annotation that all claims get to which this scheduler gives devices.
+    maker. `mark`: the annotation of all claims to which this scheduler gives devices.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class ClaimMaker:
         self._token, self._renew_at = "", 0.0
 
     async def blind(self, nodes: Mapping[str, Node]) -> dict[str, Admission]:
-        """Return the nodes, by name, whose kubelet would ignore a claim that was created for an extended resource, or
-        does not say whether it would, each with the reason.
+        """Return the nodes, by name, whose kubelet would ignore a claim that was created for an extended resource, each
+        with the reason. A node whose kubelet does not say whether it would is returned, too.
         """
         found: dict[str, Admission] = {}
 

@@ -76,7 +76,9 @@ class Devices:
         self._newest: dict[Key, ResourceClaim] = {}
         self._owners: Groups[DeviceId, Key, ResourceClaim] = Groups()
         self.users: Watched[Key, Pod] = Watched(self._claim_keys)
-        """The scheduler's pods by the claims that they have or may get; the watch of these pods keeps it."""
+        """The scheduler's pods by the claims that they have or may get. The watch of these pods keeps this index up to
+        date.
+        """
         self._slices_on: Watched[str, ResourceSlice] = Watched(lambda each: [each.spec.node_name])
         self._claims = self._informer(paths.RESOURCE_CLAIMS, ResourceClaim)
         self._templates = self._informer(paths.RESOURCE_CLAIM_TEMPLATES, ResourceClaimTemplate)
@@ -206,8 +208,9 @@ class Devices:
     def _second_owner(self, own: Container[Key], id: DeviceId) -> ResourceClaim | None:
         """Return a claim, not among the keys in `own`, that also has this device; None if there is none.
 
-        If pods of this scheduler use that claim, it counts only if the annotation of one of them names the device. If
-        none does, the claim was changed after its pods were bound, and its own pod is the one that has to go.
+        If pods of this scheduler use that claim, the claim counts only if the annotation of one of them names the
+        device. If no annotation names it, that claim was changed after its pods were bound, and one of those pods has
+        to go.
         """
         for claim in (claim for claim in self._owners.of(id) if claim.key not in own):
             users = self.users.of(claim.key)
@@ -284,7 +287,7 @@ class Devices:
             self._on_claim(pod)
 
     def forget(self, key: Key) -> None:
-        """Forget a claim that is gone, and that it had devices."""
+        """Forget a claim that is gone, and which devices it had."""
         known = self._newest.pop(key, None)
         for id in known.held if known is not None else ():
             self._owners.drop(id, key)

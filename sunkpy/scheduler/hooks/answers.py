@@ -186,7 +186,7 @@ class Hooks:
                 return why
             return await self._left_on(record, caller)
 
-        epilog = object()  # a call that was cut may still wait beside its repetition
+        epilog = object()  # a call whose connection broke may still wait while its repetition comes
         self._waiting_since[epilog] = first_at
         try:
             answer = await self._until_nothing(record, caller, waits_for)

@@ -150,10 +150,11 @@ class Gate:
     def _blocked(
         self, call: HookCall, node: str, states: JobStates | None = None
     ) -> tuple[GangRecord | None, str] | None:
-        """Return why the calling job may not start on the node yet, with the gang whose pods are in its way; with None
-        in place of the gang if nothing can be done about it, because the gang or its jobs are not known or the pod was
-        deleted by force. Return None if the job may start. `states`: what Slurm has just said of jobs; None if it was
-        not asked.
+        """Return None if the calling job may start on the node. If not, return the gang whose pods are in the way, and
+        the reason in words. The gang is None if the scheduler cannot do anything about these pods: their gang or its
+        jobs are not known, or a pod was deleted by force.
+
+        `states`: what Slurm has just said of jobs; None if Slurm was not asked.
         """
         if (why := self._vanished.keeps(node)) is not None:
             return None, why
@@ -244,7 +245,12 @@ class Gate:
         own = self._collector.known(record).bound_job
         if (own is not None and not own.is_lost) or call.node in record.displaced or not await self._has_node(call):
             return
-        self._log.warning("displaced", gang=str(record.id), node=call.node, by=call.job_id)
+        self._log.warning(
+            "another job has a node on which pods of a lost job are",
+            gang=str(record.id),
+            node=call.node,
+            by=call.job_id,
+        )
         record.displaced[call.node] = call.job_id
         self._ledger.queue.add(record.id)
 

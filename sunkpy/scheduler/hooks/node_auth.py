@@ -111,7 +111,8 @@ class NodeAuth:
         pod that calls. `peer` is the network address of the caller.
 
         Raises:
-            Denied: the token is missing, refused or another node's, or this address has sent too many refused tokens.
+            Denied: the token is missing, refused or another node's, or this address may not cause another review of a
+                token now.
             KubeError: the apiserver could not be asked.
         """
         scheme, _, token = authorization.partition(" ")
@@ -122,7 +123,10 @@ class NodeAuth:
         if bound is None:
             says = read_unproved(token, audience=self._audience)
             if says is None:
-                raise Denied(401, "the token is not accepted: no service account's, wrong audience or expired")
+                raise Denied(
+                    401,
+                    "the token is not accepted: it is not of a service account, has the wrong audience, or has expired",
+                )
             self._slurmd(says, slurm_node)
             bound = await self._review(token, digest, peer=peer, says=says)
         return self._slurmd(bound, slurm_node)
@@ -158,7 +162,9 @@ class NodeAuth:
         expected = f"system:serviceaccount:{self._namespace}:"
         if not review.authenticated:
             self._limits.was_refused(peer)
-            raise Denied(401, f"the token is not accepted: {review.error or 'wrong audience or expired'}")
+            raise Denied(
+                401, f"the token is not accepted: {review.error or 'it has the wrong audience, or has expired'}"
+            )
         if not review.user.username.startswith(expected):
             self._limits.was_refused(peer)
             raise Denied(403, f"{review.user.username} is not from namespace {self._namespace}")

@@ -27,7 +27,7 @@ class HookProof:
 
     async def of(self, call: HookCall) -> tuple[GangRecord, Job] | HookAnswer:
         """Return the record of the gang and the job that a call of a Prolog or Epilog is about. If the job belongs to
-        no gang, or Slurm does not know it, return the answer to the call instead.
+        no gang, or Slurm does not know it or has given its ID to another job, return the answer to the call instead.
 
         Raises:
             NotThere: Slurm has not given the job to the node that calls.
@@ -49,7 +49,7 @@ class HookProof:
         if gang is None or meant not in (None, gang):
             return FORGOTTEN
         if call.node not in job.nodes:
-            raise NotThere(f"Slurm has not given job {job.id} to {call.node}: it is {_where(job)}")
+            raise NotThere(f"Slurm has not given job {job.id} to {call.node}: the job is {_where(job)}")
         record = self._ledger.ensure(gang)
         self._ledger.take_job(record, job, asked_at=asked_at)
         return record, record.jobs[job.id]

@@ -77,7 +77,7 @@ class DueJobs:
         self._rest()
 
     def hurry(self) -> None:
-        """Let the next poll come at once, because the states that it is to show will soon be over."""
+        """Let the next poll come at once, because the jobs will soon have left the states that this poll is to show."""
         self._is_hurried = True
         self._changes.set()
 
@@ -103,7 +103,7 @@ def _due(lanes: tuple[_Lane, _Lane], now: float) -> Iterator[Job]:
 def waits_for_poll(job: Job) -> bool:
     """True if only a poll can show what happens to the job next, and no Prolog or Epilog reports it.
 
-    Prologs report that a queued job begins. Epilogs report that a job ends which has begun on all its nodes.
+    Prologs report that a queued job begins. If a job has begun on all its nodes, Epilogs report its end.
     """
     if job.is_anothers:
         return False
@@ -115,7 +115,7 @@ def waits_for_poll(job: Job) -> bool:
 
 
 def details_due_at(job: Job) -> float | None:
-    """Return when to read the details of the job, in seconds of the clock; None if not before the job changes.
+    """Return when to read the details of the job, in seconds of the clock; None means not before the job changes.
 
     A pending job is read now and then, to learn why it waits. A running job is read to learn its nodes, and again as
     long as Slurm says that it waits for its Prologs and not all of them have called.

@@ -5,8 +5,8 @@ searched for afterwards, in one search for all pods that were evicted meanwhile.
 looked up only once.
 
 A search costs slurmrestd a few requests, however many jobs were preempted and however many wait: it uses the states
-that the next poll reads, and details of the scheduler's own jobs, which are known already. Slurm is asked when a
-preempted job ended only if a candidate had begun before Slurm showed the other job as preempted. The caller decides how
+that the next poll reads, and details of the scheduler's own jobs, which are known already. Slurm is asked for the end
+time of a preempted job only if a candidate had begun before a poll showed that job as preempted. The caller decides how
 often a search may begin (`scheduler.pods.evict`).
 """
 
@@ -110,8 +110,8 @@ class EndCauses:
 
     async def next_states(self, preempted: Callable[[], Iterable[JobId]]) -> JobStates:
         """Return the states of all jobs, by job, as the next poll reads them. If no poll comes soon, Slurm is asked;
-        the answer is empty if that fails. `preempted`: returns the jobs for which the states are needed; they should
-        show all of them as preempted.
+        the answer is empty if that fails. `preempted`: returns the jobs for which the states are needed; the states
+        should show all these jobs as preempted.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLLED_WITHIN_S):

@@ -189,6 +189,7 @@ class NamespaceShares:
         """Return a text for people: why pods of the namespace have to wait for a job."""
         return (
             f"the pods of namespace {namespace} have made {self._most} Slurm jobs within {WINDOW_S / 60:.0f} minutes, "
-            "which is the limit of a namespace (scheduler.namespaceShare of the Slurm cluster): more are submitted as "
-            "these get older"
+            "which is the limit of a namespace (scheduler.namespaceShare of the Slurm cluster): further jobs wait "
+            "until "
+            f"fewer were made in the last {WINDOW_S / 60:.0f} minutes"
         )

@@ -1,8 +1,9 @@
 """Polls Slurm: reads the states of all jobs every second while a gang has a job, and the details of jobs that need it.
 
 Prologs and Epilogs report earlier than a poll where jobs begin and end. If they call from all nodes, and no job is in a
-state whose next change they do not report, the states are read only every 5 s. If Slurm needs long for its answers, the
-pause grows, to half a minute at most, so that reading takes about a tenth of the time.
+state whose next change they do not report, the states are read only every 5 s, except for a minute after polls have
+failed. If Slurm needs long for its answers, the pause grows, to half a minute at most, so that reading takes about a
+tenth of the time.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class JobPoller:
         async def read(record: GangRecord, job: Job) -> None:
             async with limit:
                 known = record.jobs.get(job.id)
-                is_read = known is None or known.read_at > job.read_at  # a hook that called meanwhile had it read
+                is_read = known is None or known.read_at > job.read_at  # a hook has called meanwhile
                 is_new = not is_read and await self._read(record, job.id)
             if is_new or record.id in told_later:
                 self._ledger.queue.add(record.id)
@@ -136,7 +137,7 @@ class JobPoller:
                 group.create_task(read(record, job))
 
     def _reasons_due(self, now: float) -> int:
-        """Return of how many pending jobs the details may be read in this poll, to learn why they wait. The number
+        """Return how many pending jobs may be read in this poll with all details, to learn why they wait. The number
         grows by a fixed amount with each second since the last poll in which some were read, up to a limit.
         """
         count = int(min(_REASONS_EACH_S * (now - self._reasons_at), _MOST_REASONS))

@@ -125,7 +125,7 @@ class JobSearch:
             pass
         except UnreadableJob as error:
             job, has_nodes = error.job, False
-        except SlurmError as error:  # only the pods that note this job have to wait
+        except SlurmError as error:  # only the pods whose note names this job wait
             self._log.debug("job not read", job=id, error=str(error))
             self._failed[id] = error
             return AGAIN_S

@@ -153,7 +153,7 @@ class JobWriter:
             async with self._queuing:
                 await self._slurm.exclude_nodes(action.job, action.excluded, user=user)
         except (errors.AlreadyDone, errors.NotFound, errors.Rejected) as error:
-            self._log.warning("job not updated", job=action.job, error=error.message)
+            self._log.warning("list of excluded nodes of a job not updated", job=action.job, error=error.message)
         self._ledger.change_job(record, action.job, lambda job: job.excluding(action.excluded))
 
     async def change(self, record: GangRecord, action: act.UpdateTerms) -> str | None:
@@ -185,7 +185,7 @@ class JobWriter:
             signal = "USR2" if action.exit_code else "USR1"
             await self._slurm.signal_job(job.id, signal, user=self._as(job.slurm.user))
         except (errors.AlreadyDone, errors.NotFound, errors.Busy, errors.Rejected) as error:
-            self._log.info("placeholder not told", job=job.id, error=error.message)
+            self._log.info("the placeholder job did not get the signal to end", job=job.id, error=error.message)
         # Set only after an answer: if Slurm was not reached, the job has not ignored the signal.
         self._ledger.change_job(record, job.id, lambda job: replace(job, heard_at=job.heard_at or self._clock()))
 
@@ -203,8 +203,8 @@ class JobWriter:
         self._ledger.change_job(record, id, lambda job: replace(job, cancelled_at=now))
 
     async def _cancel_as(self, user: str, record: GangRecord, job: JobId) -> None:
-        """Cancel a job as its owner (`user`). If Slurm no longer accepts this user, cancel it as SlurmUser, because it
-        would stay for ever.
+        """Cancel a job as its owner (`user`). If Slurm no longer accepts this user, cancel it as SlurmUser, because
+        otherwise the job would stay for ever.
 
         SlurmUser may cancel any job. So Slurm is first asked whether this ID is still that of the gang's job; if it is
         another job's, nothing is cancelled.
@@ -213,13 +213,18 @@ class JobWriter:
             await self._slurm.cancel_job(job, user=user)
         except (errors.Rejected, errors.Unauthorized) as error:
             if is_anothers(await self._read(job), record.id, scheduler=self._user):
-                self._log.warning("not cancelled: its id is another job's", gang=str(record.id), job=job)
+                self._log.warning("not cancelled: Slurm has given the id to another job", gang=str(record.id), job=job)
                 self._ledger.change_job(record, job, lambda known: replace(known, is_anothers=True))
                 self._ledger.queue.add(record.id)
                 return
             if not user:
                 raise
-            self._log.warning("not cancelled by its owner", job=job, user=user, error=error.message)
+            self._log.warning(
+                "Slurm refuses the cancel by the owner of the job: it is cancelled as SlurmUser",
+                job=job,
+                user=user,
+                error=error.message,
+            )
             await self._slurm.cancel_job(job, user=_SLURM_USER)
         self._leader.metrics.cancels.inc()
 

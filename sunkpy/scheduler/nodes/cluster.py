@@ -1,5 +1,5 @@
 """The scheduler's watches of the cluster: the pods that name the scheduler, the pods of other schedulers, nodes,
-volumes and devices, and the slurmd pods, by which Kubernetes nodes are nodes of Slurm.
+volumes and devices, and the slurmd pods, which show which Slurm node is on which Kubernetes node.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class Cluster:
         self._slurmd_on: Watched[str, Pod] = Watched(lambda pod: [pod.spec.node_name] if is_slurmd(pod) else [])
         self._by_hostname: Watched[str, Node] = Watched(lambda node: [node.labels.get(HOSTNAME, "")])
         self.has_paths = bool(settings.switch_label)
-        """True if somebody says which switches are above nodes."""
+        """True if the settings name a Node label for switches, or a slurmd pod has the syncer's annotation about them.
+        """
         self._taken = Held(partial(taken_without_job, scheduler_names=own_names), self._taken_changed)
         self._takes_other = asyncio.Event()
         self._by_name: dict[str, Node] | None = None
@@ -231,8 +232,8 @@ class Cluster:
         return self._slurm_nodes.observation is not None and self._eligible.holds(verdict)
 
     def avoid_as_before(self, verdict: CachedVerdict[Sequence[Pod], Mapping[str, str]]) -> bool:
-        """True if a cached answer of `avoided_nodes`, which nodes pods must avoid, would still be the same now. If it
-        was given because no pod had such rules, it holds as long as no pod on a node has anti-affinity.
+        """True if a cached answer of `avoided_nodes`, which nodes pods must avoid, would still be the same now. If the
+        answer was given because no pod had such rules, it stays right as long as no pod on a node has anti-affinity.
         """
         if verdict.template is None:
             return self.neighbours.is_open
@@ -246,9 +247,9 @@ class Cluster:
         return {self.slurm_node_on(node): why for node, why in avoid_nodes(pods, self.surroundings()).items()}
 
     def _pod_moved(self, pod: Pod) -> None:
-        """Mark as outdated the cached answers which nodes pods must avoid, if they may change because this pod came to
-        a node, left one, or changed. Waiting pods without affinity rules of their own are concerned only if the pod has
-        anti-affinity.
+        """Mark as outdated those cached answers to the question which nodes pods must avoid that may change because
+        this pod came to a node, left one, or changed. Waiting pods without affinity rules of their own are concerned
+        only if the pod has anti-affinity.
         """
         is_shutting_out = bool(pod.spec.anti_affinity_terms)
         if is_shutting_out:
@@ -258,9 +259,9 @@ class Cluster:
             self._wake.neighbours.set()
 
     def _tell_apart(self, place: TermPlace) -> None:
-        """Drop the cached answers which nodes must be avoided by pods in this place (a namespace). The anti-affinity of
-        a pod on a node now depends on a further label of these pods, and the answers did not take this label into
-        account.
+        """Drop the cached answers to the question which nodes the pods in this place (a namespace) must avoid. The
+        anti-affinity of a pod on a node now depends on a further label of these pods, and the answers did not take this
+        label into account.
         """
         self._looking.forget(shut_out_from(place))
         self._shut_out.forget(shut_out_from(place))

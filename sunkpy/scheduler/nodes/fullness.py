@@ -50,7 +50,9 @@ class Fullness:
         self._counted = counted
         self._on_change = on_change
         self.held = Held(partial(taken_uncounted, gpu_resources=counted), lambda _: self.doubt())
-        """What pods with a job take of it, kept from the watch of own pods."""
+        """For each node: what the scheduler's pods that have a job take of resources that Slurm does not count. The
+        watch of these pods keeps the sums up to date.
+        """
         self._answers: Verdicts[Question, Full] = Verdicts(self._work_out)
 
     def doubt(self) -> None:

@@ -3,8 +3,8 @@
 A node that is full of such pods must not be offered to a job: Slurm would start the job, perhaps preempt others for it,
 and the kubelet would refuse the pod. Pods may also want to be near such pods, or away from them.
 
-A large cluster has tens of thousands of them. So of each pod only what matters is kept, in a kilobyte or less, and the
-pods of one template share it.
+A large cluster has tens of thousands of such pods. So of each pod only what matters is kept, in a kilobyte or less, and
+the pods of one template share it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Cut:
         """Return a copy of the pod that has only the parts that matter for other pods."""
         meta = pod.metadata
         container = msgspec.structs.replace(as_much(pod.spec), ports=pod.spec.host_ports[:MOST_LINES])
-        # Nobody has refused it for too many of them.
+        # This scheduler refuses its own pods if they have too many terms; other schedulers' pods may have any number.
         few = PodAffinity(required=tuple(filter(is_short, pod.spec.anti_affinity_terms[:MOST_TO_PODS])))
         return Pod(
             metadata=Meta(

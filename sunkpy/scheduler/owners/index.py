@@ -35,8 +35,8 @@ class OwnerIndex:
         self._last: dict[Link, Owner] = {}
         self._change = asyncio.Event()
         self.on_change: Callable[[str, bool], None] = lambda uid, is_wish: None
-        """Called with the uid of a pod when one of its owners has changed, and True if more than the owner's status
-        has.
+        """Called when an owner of a pod has changed: with the pod's uid, and with True if more than the owner's status
+        has changed.
         """
         watches.add_listener(self._changed)
         watches.in_use = lambda: tuple(self._of_kind)

@@ -82,7 +82,7 @@ class PodGroups:
         for place in (paths.status(path), path):
             with contextlib.suppress(errors.NotFound, errors.NotServed):
                 await self._leader.kube.patch(place, body)
-                self._log.info("phase", group="/".join(group.key), phase=phase)
+                self._log.info("phase of a PodGroup written", group="/".join(group.key), phase=phase)
                 return
 
     def _group_changed(self, kind: Kind, key: Key | None) -> None:

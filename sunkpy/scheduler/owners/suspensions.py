@@ -63,7 +63,7 @@ class Suspensions:
             await self._kube.patch(path, suspend(msgspec.structs.replace(suspension, owner=now), self._scheduler))
         except (errors.KubeError, RecursionError) as error:
             # RecursionError: the owner is nested too deep to find the field. Its pods are evicted instead.
-            self._log.warning("not suspended", owner="/".join(owner.key), kind=owner.kind, error=str(error))
+            self._log.warning("owner not suspended", owner="/".join(owner.key), kind=owner.kind, error=str(error))
             return False
         self._log.info("suspended", owner="/".join(owner.key), kind=owner.kind)
         return True

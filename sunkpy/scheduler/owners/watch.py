@@ -45,7 +45,7 @@ reason. It must not block.
 
 OwnerListener = Callable[[Kind, Key | None], None]
 """A function that is called with the kind and key of an object that came, changed or went. The key is None if any
-object of the kind may have.
+object of the kind may have changed.
 """
 
 

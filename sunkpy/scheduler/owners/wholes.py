@@ -1,5 +1,5 @@
 """Stores whole objects, with spec and status, for the kinds of owners whose spec decides about their pods. An object is
-stored as long as it is needed; without that, only its metadata is kept elsewhere.
+stored here as long as it is needed. Of the other objects only the metadata is kept, elsewhere.
 
 A cluster has thousands of Workflows and Jobs of other users, of up to a megabyte each. So a whole object is stored only
 while a pod of this scheduler is below it. The objects seen last are also stored, up to `_LATELY_BYTES` in all: most

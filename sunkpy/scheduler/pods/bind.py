@@ -75,7 +75,7 @@ class Binder:
         for binding in action.bindings:
             node = self._cluster.node_behind(binding.note.slurm_node)
             if node is None:
-                raise Refused(binding.pod, f"Slurm node {binding.note.slurm_node} has no Kubernetes node behind it")
+                raise Refused(binding.pod, f"there is no Kubernetes node for Slurm node {binding.note.slurm_node}")
             placed.append((binding.pod, node))
         try:
             async with self._locks.hold(node.name for _, node in placed):
@@ -130,7 +130,7 @@ class Binder:
             if refusal := self._cluster.volumes.take_refusal(pod, node.name):
                 raise Refused(pod, refusal)
             if member.volume_since is not None and now - member.volume_since > patience_s:
-                raise Refused(pod, f"{why}, and is not there after {patience_s:.0f} s")
+                raise Refused(pod, f"{why}, and was not made within {patience_s:.0f} s")
             if why:
                 waits = True
                 self._outbox.report(record, act.Report(pod=pod, message=why, cause=act.WaitCause.VOLUME))
@@ -267,7 +267,7 @@ class Binder:
         try:
             await self._leader.pods.bind(sent)
         except errors.Unavailable:
-            raise  # it may have been done: the next pass begins with `settle`
+            raise  # the pod may be bound: the next pass begins with `settle`
         except errors.KubeError as error:
             record.assume_no_more(pod)
             self._cluster.neighbours.drop_sent(pod.uid)

@@ -1,5 +1,5 @@
-"""Puts pods that an earlier leader bound into the gang under whose job they run, even if their labels now name another
-gang. If such a pod counted for another gang, its job would end while the pod still runs.
+"""Puts each pod that was bound by an earlier leader into the gang under whose job the pod runs, even if the pod's
+labels now name another gang. If the pod counted for that other gang, its job would end while the pod still runs.
 
 This module collects the evidence: the binding notes (annotations of bound pods that name gang and job), and what Slurm
 says of jobs. A table in `sunkpy.core.gang.evidence` says which evidence is stronger.
@@ -23,8 +23,8 @@ from sunkpy.scheduler.pods.index import PodsByGang
 
 
 class PodsByNote:
-    """The pods whose binding note names a job of which the leader does not know yet to which gang it belongs, by job. A
-    binding note consists of annotations that name the gang and job with which a pod was bound.
+    """For each job whose gang the leader does not know yet: the pods whose binding note names the job. A binding note
+    consists of annotations that name the gang and job with which a pod was bound.
     """
 
     def __init__(self, ledger: Ledger, cluster: Cluster, members: PodsByGang) -> None:
@@ -55,8 +55,8 @@ class PodsByNote:
     def settle(self, job: JobId, gang: GangId, slurm_nodes: Collection[str]) -> None:
         """Move pods into gang `gang`, because Slurm says that this job belongs to the gang and has these Slurm nodes.
         Three kinds of pods move: pods on these nodes whose binding note names this job and gang; if the gang stands for
-        one pod alone, that pod, if it confirms this; and pods on these nodes that had left the gang only because Slurm
-        has forgotten the job in their note.
+        one pod alone, that pod, if its labels, owners or binding note confirm this; and pods on these nodes that had
+        left the gang only because Slurm has forgotten the job in their note.
         """
         named = self._members.find(solo_pod(gang) or gang.uid)
         if named is None:

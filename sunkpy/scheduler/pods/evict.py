@@ -92,7 +92,7 @@ class EvictionEvents:
 
     async def _name_all(self) -> None:
         self._searched_at = self._leader.clock()
-        # Meanwhile others come that went for the same job.
+        # Until the answer comes, `_to_be_named` gets more evicted pods, many of them of the same jobs.
         states = await self._causes.next_states(lambda: {each.job for each in self._to_be_named if each.job})
         together, self._to_be_named = self._to_be_named, []
         jobs = {each.job: each.node for each in together if each.job is not None}
@@ -174,7 +174,7 @@ class Evictor:
         if not await self._suspensions.suspend(suspension):
             return False
         record.suspended_for, now = job, self._leader.clock()
-        more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended until its pods are gone"
+        more = f"; {suspension.owner.kind} {suspension.owner.name} is suspended, and resumed when its pods are gone"
         for pod in (action.pod for action in due):
             record.member(pod).evicted_at = now
             self._events.add([Eviction(pod=pod, job=job, node=node, cause=cause, more=more, is_evicted=False)])

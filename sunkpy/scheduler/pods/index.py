@@ -4,8 +4,9 @@ pods that name this scheduler.
 The gang of a pod is found once, when the owners of the pod are known; until then the pod is *unidentified*, even if it
 is already on a node. Later changes of its labels or owners do not move the pod to another gang. Two things do: evidence
 from the annotations written with its binding (`scheduler.pods.by_note`), or that the pod becomes a *solo* gang, a gang
-of one pod, for good. A solo gang is either an *extra*, because its gang has more pods than seats, or *set apart*,
-because the job of its gang has no place for it. A living pod that was set apart does not count as missing in its gang.
+of one pod, for good. A seat is room in the job for one pod. A solo gang is either an *extra*, because its gang has more
+pods than seats, or *set apart*, because the job of its gang has no place for it. A living pod that was set apart does
+not count as missing in its gang.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class PodsByGang:
 
     def says(self, pod: Pod, id: GangId) -> bool:
         """True if the pod, by its labels, annotations and owners as they are now, belongs to gang `id`. Also True if
-        `id` is the gang of this pod alone that was made when the pod left the gang that it names.
+        `id` is the gang of this pod alone that was made when the pod left the gang that its labels and owners name.
         """
         said = self._recognition.identify(pod)
         return said is not None and id in (said, extra_id(said, pod), apart_id(said, pod))
@@ -251,17 +252,17 @@ class PodsByGang:
             self._solo.note(id)
 
     def forget(self, id: GangId) -> None:
-        """Forget a gang that is over. Nothing happens if the index still has pods of the gang: then the event of its
-        last pod removes it.
+        """Forget a gang that is over. Nothing happens if the index still has pods of the gang: it is then forgotten
+        when the watch reports that the last of these pods is gone.
         """
         if id not in self._pods:
             self._wake.doubt(self._solo.base_of(id))
             self._solo.forget(id)
 
     def part(self, gang: Gang, beyond: Sequence[Pod]) -> bool:
-        """Make pods gangs of their own that have had no seat in their gang for `LEFT_OUT_S` seconds, because the gang
-        has more pods than seats. `beyond`: all pods of the gang without a seat. Return True if pods are left that will
-        need this later.
+        """If pods have had no seat in their gang for `LEFT_OUT_S` seconds, because the gang has more pods than seats,
+        make each of them a gang of its own. `beyond`: all pods of the gang without a seat. Return True if pods are left
+        that will need this later.
         """
         now = self._clock()
         left_out = self._solo.left_out(gang, beyond, now=now)
@@ -300,7 +301,7 @@ class PodsByGang:
         pod = self._pods[base][pod.uid]  # as the watch has it, without an assumed binding
         self._pods.drop(base, pod.uid)
         self._solo.leave(base, id)
-        self._log.info("moved", pod="/".join(pod.key), gang=str(id), before=str(base))
+        self._log.info("pod moved to another gang", pod="/".join(pod.key), gang=str(id), before=str(base))
         self._wake.pod_left(pod, base)
         self._settle(pod, id)
 

@@ -2,7 +2,7 @@
 workload, such as Jobs.
 
 Families read what any user may have written. If a family fails, which is a bug, only this one pod or gang is affected:
-the pod does not get a gang yet, the gang is refused, and Events say so.
+the pod gets no gang yet, or the gang is refused, and Events say so.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Recognition:
         try:
             yield
         except Exception as error:
-            why = f"the scheduler cannot cope with it ({type(error).__name__}: {error}): please report this"
+            why = f"the scheduler failed on it ({type(error).__name__}: {error}): please report this"
             self._odd[pod.uid] = why
             self._on_unreadable("Pod", pod, why)
             log.debug("trace", exc_info=error)

@@ -34,7 +34,7 @@ class Unidentified:
         node changed so that they name another gang than its own.
         """
         id = self._members.find_id(new)
-        if id is None:  # most find their gang at once; of others their people should know
+        if id is None:  # most pods find their gang at once; the others are reported
             after_s = self._leader.settings.times.unidentified_told_after_s
             self._outbox.later(new.uid, "owner", partial(self._report, new.uid), after_s=after_s)
         elif old is not None and not new.spec.node_name and _says(old) != _says(new):
@@ -47,7 +47,10 @@ class Unidentified:
         said = self._recognition.identify(new)
         if said is None or solo_pod(id) or said.shares_owner_with(id):
             return
-        note = f"it stays a pod of {id}, for which it was made: delete it, and the next one is of {said}"
+        note = (
+            f"the pod stays in {id}, for which it was made: delete it, so that the pod that is made in its place "
+            f"belongs to {said}"
+        )
         write = partial(self._outbox.warn, new, reason="StaysInGang", action="Scheduling", note=note)
         self._outbox.later(new.uid, "gang", write)
 

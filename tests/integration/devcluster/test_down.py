@@ -194,7 +194,11 @@ def test_a_cluster_whose_slot_was_taken_meanwhile_keeps_its_hands_off(standing: 
 def test_simulated_nodes_come_and_go(standing: Cluster):
     standing.up(kwok_nodes=3)
     kubectl = kubectl_of(standing)
-    kubectl("wait", "--for=condition=Ready", "node", "-l", "kwok.x-k8s.io/node=fake", "--timeout=60s")
+    try:
+        kubectl("wait", "--for=condition=Ready", "node", "-l", "kwok.x-k8s.io/node=fake", "--timeout=60s")
+    except CommandFailed as failed:
+        failed.add_note((standing.layout.logs / "kwok.log").read_text()[-4000:])
+        raise
     assert len(kubectl.json("nodes")["items"]) == 4
     standing.up(kwok_nodes=0)
     assert len(kubectl.json("nodes")["items"]) == 1

@@ -268,7 +268,7 @@ def test_who_is_taken_out_of_the_directory_is_out_and_nobody_else_is_while_it_is
         directory.apply(_values(key, dora=DORA))
         directory.start()
         assert goes.wait(timeout=120) != 0, pod.log()
-        assert "uid 7003 has no user any more" in pod.log()
+        assert "uid 7003 belongs to no user any more" in pod.log()
         assert wait_until(lambda: pod.said("erik", key, "id")[0] == 255, timeout_s=30, every_s=0.5)
         assert stays.poll() is None
         stays.kill()

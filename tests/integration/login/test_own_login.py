@@ -227,7 +227,7 @@ async def test_from_home_it_is_one_step_to_a_pod_that_was_stopped_and_back_again
     await cluster.run_pod(idle_s=0)
     code, output = await session
     assert (code, output.splitlines()[-2:]) == (0, ["ann", "ann"]), output + own.log()
-    assert "my-login: it is being started" in output
+    assert "my-login: your login pod is being started" in output
 
     session = come("restart-login")
     assert await cluster.tell_end() == RESTART

@@ -111,6 +111,30 @@ def test_lines_that_prove_nothing_let_nobody_in_and_count_from_the_next_login_on
     assert wait_until(lambda: come() == 0, timeout_s=20, every_s=0.2), pod.log()
 
 
+IGNORES: Final = "auth [success=ignore] pam_permit.so"
+"""What pam_google_authenticator.so does with `nullok` for a person without a secret: it says neither yes nor no."""
+PERMITS: Final = "auth required pam_permit.so"
+
+
+@pytest.mark.parametrize(
+    ("lines", "typed", "code"),
+    [
+        pytest.param(IGNORES, "", 255, id="a module that ignores a person lets nobody in"),
+        pytest.param(f"{IGNORES}\n{PERMITS}", "", 0, id="unless a line after it does"),
+        pytest.param(f"{LINE}\n{PERMITS}", "code of bob", 255, id="which lets in nobody whom the module refuses"),
+    ],
+)
+def test_who_has_no_secret_yet_comes_by_the_key_where_the_lines_say_so(
+    pod: LoginPod, keys: dict[str, Key], tmp_path: Path, lines: str, typed: str, code: int
+):
+    pod.apply(_values(keys, lines))
+    try:
+        came = lambda: _comes(pod, "ann", keys["ann"], typed, tmp_path)[0]  # noqa: E731
+        assert wait_until(lambda: came() == code, timeout_s=20, every_s=0.2), pod.log()
+    finally:
+        pod.apply(_values(keys, LINE))
+
+
 def test_without_the_lines_nobody_comes(pod: LoginPod, keys: dict[str, Key], tmp_path: Path):
     lines = pod.folder / "config/second_factor"
     text = lines.read_text()

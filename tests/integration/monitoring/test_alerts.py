@@ -105,11 +105,12 @@ CASES = [
     ),
     Case(
         "SlurmNotReadable", {f"sunkpy_syncer_slurm_readable{SYNCER}": always(0)}, OF_SYNCER,
-        "The syncer cannot read Slurm. It mirrors no drain and no cordon, and slurmd pods keep their last known state",
+        "The syncer cannot read Slurm. It copies no drain and no cordon, and slurmd pods keep their last known state",
     ),
     Case(
         "SlurmNotBelieved", {f"sunkpy_syncer_slurm_believed{SYNCER}": always(0)}, OF_SYNCER,
-        "Slurm's answers lack too many of its nodes. The syncer writes nothing until they return or a person confirms",
+        "Slurm's answers lack too many of its nodes. The syncer writes nothing to Slurm until they return or a person "
+        "deletes their slurmd pods",
     ),
     Case(
         "SlurmAnswersLate", {f"sunkpy_slurm_cache_age_seconds{SYNCER}": always(90)}, OF_SYNCER,
@@ -117,7 +118,7 @@ CASES = [
     ),
     Case(
         "SlurmSchedulerBlind", {f"sunkpy_scheduler_poll_age_seconds{SCHEDULER}": always(60)}, OF_SCHEDULER,
-        "The scheduler has read no states of jobs for 1m 0s. It binds no pod",
+        "The scheduler has read no states of jobs for 1m 0s. Pods are bound late or not at all",
     ),
     Case(
         "SlurmHooksRefused", {f'sunkpy_scheduler_hooks_total{{{OWN}, hook="epilog", code="401"}}': growing(30)},
@@ -173,7 +174,7 @@ CASES = [
         "SlurmPassesFail",
         {f'sunkpy_reconcile_total{{{OWN}, container="syncer", queue="mirror", result="error"}}': growing(30)},
         {"namespace": "research", "container": "syncer", "queue": "mirror"},
-        "Passes of syncer over its queue mirror fail again and again; its log has the reason",
+        "syncer fails again and again on entries of its queue mirror; its log has the reason",
     ),
     Case(
         "SlurmAccountsNotSettled", {f"sunkpy_accounts_settled_timestamp_seconds{ACCOUNTS}": always(0)}, OF_ACCOUNTS,

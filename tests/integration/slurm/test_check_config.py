@@ -257,7 +257,7 @@ def test_what_an_image_lacks_is_named(root: Path, tmp_path: Path, part: str, con
 def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
     """/tmp of its pods would be nobody's to write to, or anybody's to delete from."""
     older = 'mount --bind /dev/null "$1/usr/local/bin/take-scratch"\n'
-    said = "compute.scratch: there is no take-scratch; build the image again from that of this release"
+    said = "compute.scratch: the image has no program take-scratch: build it again on the slurmd image of this release"
     refused = (3, f"images.slurmd lacks what these values name:\n  {said}\n")
     assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
 
@@ -265,24 +265,23 @@ def test_an_image_of_an_older_release_is_refused(root: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("part", "program", "said"),
     [
-        ("login", "start-sackd", "login: start-sackd is of an older release"),
-        ("slurmctld", "weigh-users", "job_submit.lua: there is no weigh-users"),
+        ("login", "start-sackd", "login: start-sackd of the image is older: build the image"),
+        ("slurmctld", "weigh-users", "job_submit.lua: the image has no program weigh-users: build it"),
     ],
 )
 def test_an_image_without_a_program_that_the_chart_relies_on_is_refused(
     root: Path, tmp_path: Path, part: str, program: str, said: str
 ):
     older = f'mount --bind /dev/null "$1/usr/local/bin/{program}"\n'
-    refused = (
-        f"images.{part} lacks what these values name:\n  {said}; build the image again from that of this release\n"
-    )
+    refused = f"images.{part} lacks what these values name:\n  {said} again on the {part} image of this release\n"
     assert check(root, tmp_path / "config", part, {}, before=older) == (3, refused)
 
 
 def test_an_image_that_makes_no_tmp_for_each_job_is_refused(root: Path, tmp_path: Path):
     older = 'mount --bind /dev/null "$1/usr/local/bin/start-slurmd"\n'
     said = (
-        "slurmConfig.privateTmp: start-slurmd is of an older release; build the image again from that of this release"
+        "slurmConfig.privateTmp: start-slurmd of the image is older: build the image again on the slurmd image of this "
+        "release"
     )
     refused = (3, f"images.slurmd lacks what these values name:\n  {said}\n")
     assert check(root, tmp_path / "config", "slurmd", {}, before=older) == refused
@@ -338,7 +337,8 @@ def test_a_daemon_that_says_nothing_is_named_after_30_seconds(root: Path, tmp_pa
     at_once = f'mount --bind {silent} "$1/usr/sbin/slurmdbd"\nmount --bind "$1/usr/bin/true" "$1/usr/bin/sleep"\n'
     assert check(root, tmp_path / "config", "slurmdbd", {}, before=at_once) == (
         1,
-        "check-config: slurmdbd has not read its values in 30 s: the machine is slow, or waits for something\n",
+        "check-config: slurmdbd has not read its configuration within 30 s: the machine is slow, or slurmdbd waits for "
+        "something\n",
     )
 
 
@@ -380,7 +380,7 @@ def test_no_earlier_slurm_follows_a_later_one(root: Path, tmp_path: Path):
         shutil.rmtree(root / "keys", ignore_errors=True)
     assert code == 3, words
     assert re.match(
-        r"slurmctld (26\.05\.\d+) runs here, and slurmctld (24\.11\.\d+) cannot read what it has saved\. Keep "
+        r"slurmctld (26\.05\.\d+) runs here, and slurmctld (24\.11\.\d+) cannot read its saved state\. Keep "
         r"images\.slurmctld and images\.slurmdbd\nat \1, or restore a backup of \2 into a new namespace: ",
         words,
     ), words

@@ -137,7 +137,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "scontrol update of the nodes of a job that runs": Command(
         "j=$(submit -N2 --mem=10 --wrap='sleep 60'); until_runs $j; scontrol update job=$j numnodes=1; "
         "scontrol update job=$j nodelist=c1; echo $(field $j NumNodes); scontrol update job=$j timelimit=9; scancel $j",
-        r"^((scontrol: error: )?a running job keeps its nodes here: Slurm would send its later steps to wrong nodes\n"
+        r"^((scontrol: error: )?the nodes of a running job cannot be changed here: Slurm would send its later steps to "
+        r"wrong nodes\n"
         r".*denied.*\n){2}2$",
     ),
     "scontrol update of the nodes of a job that waits": Command(

@@ -209,22 +209,24 @@ def test_a_batch_script_in_a_container(images: Images):
 
 
 REFUSED: Final = {
-    "inside --container-mounts=/nowhere:/x true": "container: no /nowhere on c1 that you may read",
+    "inside --container-mounts=/nowhere:/x true": "container: /nowhere does not exist on c1, or you may not read it",
     "inside --container-workdir=/nowhere true": "container: the container has no folder /nowhere",
     "I=docker://$R/team/none:1 inside true": "container: no image docker://localhost:PORT/team/none:1 in its registry",
     "I=docker://localhost:9/a inside true": "container: the registry of docker://localhost:9/a cannot be reached",
-    "I=./none.sqsh inside true": "container: no ./none.sqsh on c1 that you may read",
+    "I=./none.sqsh inside true": "container: ./none.sqsh does not exist on c1, or you may not read it",
     "I=./data/file inside true": "container: ./data/file is no squashfs file, and no folder of import-image",
-    "I=./data inside true": "container: ./data is no bundle: import-image makes one",
+    "I=./data inside true": "container: ./data is not a bundle with a config.json: import-image makes one",
     "I=dockerd://a inside true": "error: --container-image: nodes have no Docker: push dockerd://a to a registry",
     "$S --container-mounts=/a:/b true": "error: --container-mounts needs --container-image, or --container-name",
     "$S --container-writable true": "error: --container-writable needs --container-image, or --container-name",
-    "inside --container-writable --container-readonly true": "error: --container-writable is given with its opposite",
+    "inside --container-writable --container-readonly true": (
+        "error: --container-writable is given together with its opposite"
+    ),
     "inside --container-mounts=data:/data true": "error: --container-mounts: data is no path: SRC is /a/path, ./a/path",
     "inside --container-mounts=/a:../b true": "error: --container-mounts: ../b is no place in a container",
     "inside --container-mounts=/a:/b:sync true": "error: --container-mounts: flag sync of /a is not known: ro, rw",
     "inside --container-name=../x true": "error: --container-name: ../x: a name has letters, digits and ._-",
-    "$S --container-name=x:create true": "error: --container-name: x:create makes a container: of which",
+    "$S --container-name=x:create true": "error: --container-name: x:create makes a new container: name its image",
     "inside --container-workdir=x true": "error: --container-workdir: x must begin with /",
     "inside --container-save=/x/ true": "error: --container-save: /x/ is a folder: name a file",
     "sbatch --container-image=a --container-env=a=b --wrap=true": "error: --container-env: a=b: names of variables",
@@ -240,7 +242,7 @@ def test_what_goes_wrong_is_told_in_words(images: Images, command: str):
 
 def test_the_first_task_alone_tells_what_is_wrong(images: Images):
     code, said = images.said("I=./none inside -n 4 true")
-    assert (code, said.count("container: no ./none")) == (125, 1), said
+    assert (code, said.count("container: ./none does not exist")) == (125, 1), said
 
 
 ATTACKS: Final = {
@@ -281,13 +283,13 @@ def test_a_cache_that_somebody_else_has_prepared_is_not_used(images: Images):
     folder.mkdir()
     os.chown(folder, 2001, 2001)
     code, said = images.said("inside true", user="bob")
-    assert (code, f"/{CACHE}/2002 is not your folder alone" in said) == (125, True), said
+    assert (code, f"/{CACHE}/2002 must be a folder that only you may enter" in said) == (125, True), said
     os.chown(folder, 2002, 2002)  # moved here from a place where others may write, as it may
     folder.chmod(0o775)
-    assert "is not your folder alone" in images.said("inside true", user="bob")[1]
+    assert "must be a folder that only you may enter" in images.said("inside true", user="bob")[1]
     folder.rmdir()
     folder.symlink_to("2001")
-    assert "is not your folder alone" in images.said("inside true", user="bob")[1]
+    assert "must be a folder that only you may enter" in images.said("inside true", user="bob")[1]
     folder.unlink()
 
 

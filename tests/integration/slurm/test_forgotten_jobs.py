@@ -83,5 +83,5 @@ def test_a_job_whose_prolog_was_forgotten_as_files_were_read_anew_does_not_hold_
     own_site.slurm.configure(slurm_conf(VALUES).replace("KillWait=3", "KillWait=4"))
     signal_slurmctld(own_site, "TERM")
     wait(lambda: state(own_site, job) == "PENDING", timeout_s=150, what="Slurm to try the job again")
-    assert f"job {job} waited in a Prolog that Slurm forgot, and is queued again" in own_site.logs()
+    assert f"job {job} waited in a Prolog that Slurm forgot, and is requeued" in own_site.logs()
     assert " Requeue=0 " in own_site.slurm.run_as("slurm", "scontrol", "-o", "show", "job", job)[1]

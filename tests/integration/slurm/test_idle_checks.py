@@ -30,11 +30,13 @@ WITHIN_S = 10.0
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
-    """One node, and the chart's partition of checks."""
+    """One node, the chart's partition of checks, and what the chart says of jobs of root."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the daemons change their user")
-    line = conf(ON).splitlines()[-1].replace("Nodes=compute", "Nodes=ALL")
-    machines = msgspec.structs.replace(ONE_SLURMD, conf=f"{ONE_SLURMD.conf}{line}\n")
+    rendered = conf(ON).splitlines()
+    (no_root,) = [line for line in rendered if line.startswith("DisableRootJobs=")]
+    line = rendered[-1].replace("Nodes=compute", "Nodes=ALL")
+    machines = msgspec.structs.replace(ONE_SLURMD, conf=f"{no_root}\n{ONE_SLURMD.conf}{line}\n")
     suite = os.environ.get("SLURM_SUITE", "trixie")
     slurm = RealSlurm(tmp_path_factory.mktemp("slurm"), suite, machines=machines, people={"ann": 2001})
     yield slurm

@@ -127,7 +127,11 @@ async def test_what_a_pod_waits_for_is_told_in_slurms_word_and_in_plain_ones(
 @pytest.mark.parametrize(
     ("user", "reason", "what_to_do"),
     [
-        ("slurm", "JobHeldAdmin", "Ask an administrator of Slurm, who holds it: kubectl sunk jobs release {job}"),
+        (
+            "slurm",
+            "JobHeldAdmin",
+            "Ask an administrator of Slurm why the job is held, and to release it: kubectl sunk jobs release {job}",
+        ),
         ("k8s", "JobHeldUser", f"Release it: {RELEASE}"),
     ],
 )

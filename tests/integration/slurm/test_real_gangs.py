@@ -354,7 +354,7 @@ async def test_an_owner_that_wants_it_is_suspended_by_a_preemption_and_resumed_w
         (told,) = await world.until(lambda: world.notes("PreemptionByScheduler"))
         # No epilog waits here, so the job that took the place may have begun before it is looked for.
         assert told.startswith(f"Slurm job {first} was preempted by Slurm job {above} (user slurm, partition high)")
-        assert told.endswith("; Job train is suspended until its pods are gone")
+        assert told.endswith("; Job train is suspended, and resumed when its pods are gone")
         assert world.deleted == []
         # Its controller takes them back: deleted by it, not failed.
         world.pod_is_gone("train-0")

@@ -132,7 +132,7 @@ def test_a_file_on_which_slurmctld_would_end_is_not_loaded_and_told(labelled: Ru
     name = files.YAML if IS_NEW else files.CONF
     before = labelled.shown()
     labelled.write(name, "- nonsense: [\n" if IS_NEW else "SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n")
-    says = "start-slurmctld: the new topology is not loaded: slurmctld does not start on it"
+    says = "start-slurmctld: the new topology is not loaded, because slurmctld would not start with it"
     labelled.wait(lambda: says in labelled.says(), "it is told")
     labelled.restart()
     assert labelled.shown() == before
@@ -180,7 +180,7 @@ def test_26_05_does_not_load_a_file_that_lacks_what_the_record_of_a_node_that_co
     record = ("CPUs=2", "RealMemory=1000", "Topology=block:b9", "state=FUTURE")
     assert labelled.run("scontrol", "create", "nodename=gpu_potential_1f3c5a_1", *record)[0] == 0
     labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b2"], [2]))
-    says = "start-slurmctld: the new topology is not loaded yet, because records of nodes name what it lacks: block:b9"
+    says = "the new topology is not loaded yet, because it lacks units that records of nodes name: block:b9"
     labelled.wait(lambda: says in labelled.says(), "it is told")
     labelled.run("scontrol", "delete", "nodename=gpu_potential_1f3c5a_1")
     labelled.wait(
@@ -192,7 +192,7 @@ def test_26_05_does_not_load_a_file_that_lacks_what_the_record_of_a_node_that_co
 def test_26_05_does_not_load_a_file_that_lacks_what_records_name_until_they_do_not(labelled: Running):
     asyncio.run(labelled.tell("n4", "tree:all:s2/:s2/l3,block:b2"))
     labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1", "b3"], [2]))
-    says = "start-slurmctld: the new topology is not loaded yet, because records of nodes name what it lacks: block:b2"
+    says = "the new topology is not loaded yet, because it lacks units that records of nodes name: block:b2"
     labelled.wait(lambda: says in labelled.says(), "it is told")
     labelled.restart()
     assert "BlockName=b2" in labelled.run("scontrol", "show", "topology", "block")[1]
@@ -245,7 +245,7 @@ def test_a_slurmctld_that_ends_while_it_loads_a_file_starts_with_the_one_before(
         labelled.restart()
         assert not (state / "topology.loading").exists()
     assert (state / "topology.refused").exists()
-    assert labelled.says().count("start-slurmctld: slurmctld ended while a topology was loaded") == 2
+    assert labelled.says().count("start-slurmctld: slurmctld ended while it loaded a topology") == 2
     assert labelled.submit("--nodes=1")[0] == 0
 
 

@@ -92,7 +92,7 @@ def written(rest: Rest) -> list[str]:
 async def test_what_is_as_wanted_is_read_once_and_ready(rest: Rest) -> None:
     rest.say(*recorded(*READ))
     loop = loop_for(rest, values(VALUES))
-    assert loop.problem == "slurmdbd was not yet brought in line with the values"
+    assert loop.problem == "slurmdbd does not have the accounts, QoS and users of the values yet"
     assert await loop.settle()
     assert (loop.problem, written(rest)) == (None, [])
 
@@ -232,7 +232,10 @@ async def test_a_contradiction_changes_nothing_and_is_why_it_is_not_ready(rest: 
     rest.say(*recorded(*READ))
     loop = loop_for(rest, values(VALUES.replace("parent: chem", "parent: bio")))
     assert await loop.settle()
-    assert (loop.problem, written(rest)) == ("account cells is below bio, which does not exist", [])
+    assert (loop.problem, written(rest)) == (
+        "account cells is below bio, which is not in the values, and nobody else has made it",
+        [],
+    )
 
 
 async def test_slurmdbd_that_is_away_is_asked_again_soon(rest: Rest) -> None:

@@ -137,8 +137,8 @@ def test_a_slurmdbd_of_others_takes_the_place_of_our_own():
         ({"keys": {"existingSlurmSecret": "shared"}}, "slurm.key and jwt.key"),
         ({"keys": {"existingJwtSecret": "shared"}}, "slurm.key and jwt.key"),
         ({"clusterName": ""}, "no other cluster of that slurmdbd has"),
-        ({"accounts": {"wanted": {"qos": {"fast": {}}}}}, "accounts.wanted.qos: the QoS of a slurmdbd belong to all"),
-        ({"accounting": {"slurmdbd": {"external": {"host": "dbd"}}}}, "accounting.slurmdbd.external.peers: say who"),
+        ({"accounts": {"wanted": {"qos": {"fast": {}}}}}, "accounts.wanted.qos: all clusters of a slurmdbd share"),
+        ({"accounting": {"slurmdbd": {"external": {"host": "dbd"}}}}, "accounting.slurmdbd.external.peers: name"),
     ],
 )
 def test_a_slurmdbd_of_others_is_refused_while_it_could_not_be_used(change: dict[str, object], says: str):

@@ -76,7 +76,8 @@ def test_without_an_authority_no_certificate_counts():
         ),
         (
             {"onlyCertificates": True, "trustedUserCAKeys": [CA], "ownKeys": True},
-            "login.ssh.onlyCertificates: login.ssh.ownKeys would let people in by keys of their own: set one of both",
+            "login.ssh.onlyCertificates: login.ssh.ownKeys would let people in by keys of their own: set only one of "
+            "the two",
         ),
         (
             {"principals": {"ann": ["a"]}},
@@ -85,8 +86,8 @@ def test_without_an_authority_no_certificate_counts():
         ),
         (
             {"existingCASecret": "ours", "revokedKeys": [CA]},
-            "login.ssh.existingCASecret: its files stand for trustedUserCAKeys and revokedKeys: leave these empty, and "
-            "put their lines there",
+            "login.ssh.existingCASecret: the files of this Secret take the place of login.ssh.trustedUserCAKeys and "
+            "login.ssh.revokedKeys: leave these two values empty, and put their lines into the Secret",
         ),
         ({"trustedUserCAKeys": [f'cert-authority,principals="root" {CA}']}, "trustedUserCAKeys"),
         ({"trustedUserCAKeys": [CA], "principals": {"ann": ['command="id" ann']}}, "principals"),

@@ -205,7 +205,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
             _conf("NamespaceType", "namespace/linux"),
             "slurmConfig.conf.NamespaceType: use the value slurmConfig.privatePids",
         ),
-        ("slurm", {"partitions": {"low": {"preemptMode": "SUSPEND"}}}, "SUSPEND and GANG start the next job beside"),
+        ("slurm", {"partitions": {"low": {"preemptMode": "SUSPEND"}}}, "SUSPEND and GANG start the next job while"),
         (
             "slurm",
             {"partitions": {"low": {"conf": {"preemptmode": "gang"}}}},
@@ -236,7 +236,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", _conf("SlurmctldPort", 7000), "slurmConfig.conf.SlurmctldPort: the chart sets it"),
         ("slurm", {"partitions": {"low": {"conf": {"OverSubscribe": '"FORCE"'}}}}, "cpus of a pod to other jobs"),
         ("slurm", _conf("LaunchParameters", '"a # b"'), "/slurmConfig/conf/LaunchParameters"),
-        ("slurm", _conf("killwait", 5), "KillWait and killwait are one key of Slurm"),
+        ("slurm", _conf("killwait", 5), "KillWait and killwait are the same key for Slurm"),
         (
             "slurm",
             {"accounting": {"slurmdbd": {"conf": {"StorageHost": "x"}}}},
@@ -261,7 +261,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         (
             "slurm",
             {"partitions": {"near": {"nodeSets": ["compute"], "features": ["ib"]}}},
-            "partitions.near: features or nodeSets, not both: a node would be in the partition by either",
+            "partitions.near: set features or nodeSets, not both. With both, a node that matches only one of them",
         ),
         (
             "slurm",
@@ -286,7 +286,8 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
             (
                 chart,
                 values,
-                rf"{key}: the image is of sunkpy 0\.2\.1, and chart {chart} of 0\.1\.0: take both of one version",
+                rf"{key}: the image is of sunkpy 0\.2\.1, but chart {chart} is of 0\.1\.0\. Use an image and a chart "
+                rf"of the",
             )
             for chart, key, values in (
                 ("sunkpy", "image", {"image": "r.example.com:5000/sunkpy:0.2.1-1a2b"}),
@@ -304,7 +305,7 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         (
             "sunkpy",
             {"health": {"signals": {"gpu": {"label": "gpu"}}}},
-            r"health\.signals\.gpu\.bad: say which values of label gpu are bad",
+            r"health\.signals\.gpu\.bad: list the values of label gpu that mean that the Node is sick",
         ),
         (
             "sunkpy",
@@ -319,7 +320,8 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
                     "remedies": {"reboot": {"apiVersion": "v1", "resource": "pods", "manifest": {}}},
                 }
             },
-            r"health\.signals\.kill\.cure: say what shows that remedy reboot has helped: clear or reboot",
+            r"health\.signals\.kill\.cure: set clear or reboot, which says how the operator knows that remedy reboot "
+            r"has",
         ),
         ("sunkpy", {"health": {"remedies": {"reboot": {"apiVersion": "v1", "resource": "pods"}}}}, "manifest"),
         ("sunkpy", {"networkPolicy": {"enable": True}}, "enable"),
@@ -331,8 +333,9 @@ def test_a_wrong_value_is_refused_by_name(chart: str, values: dict[str, object],
 
 
 NO_IMAGE = (
-    "set it, to an image of yours: a chart of the repository names none. "
-    "`make images PUSH=registry.example.com/sunkpy` builds and pushes all, and prints these lines for your values "
+    "set this to an image of yours. Only the chart of a release names images; the chart in the repository names none. "
+    "`make images PUSH=registry.example.com/sunkpy` builds and pushes all images, and prints these lines for your "
+    "values "
     "(docs/tasks/build-images.md)"
 )
 
@@ -377,7 +380,7 @@ def test_an_image_has_to_be_named_if_a_pod_has_it(values: dict[str, object]):
         used = f'"image": "{image}"' in json.dumps(render("slurm", values))
         without = {**values, "images": {name: ""}}
         if used:
-            with pytest.raises(Refused, match=f"images.{name}: set it"):
+            with pytest.raises(Refused, match=f"images.{name}: set this"):
                 render("slurm", without)
         else:
             assert render("slurm", without)
@@ -462,7 +465,7 @@ def test_slurm_gets_further_files_but_none_of_the_charts_own():
     data = of_kind(render("slurm", {"slurmConfig": {"files": files}}), "ConfigMap")["demo-slurm-config"]["data"]
     assert {name: data[name] for name in files} == files
     for name in ("slurm.conf", "slurmdbd.conf", *(set(data) - set(files) - {"job_submit.lua", "plugstack.conf"})):
-        with pytest.raises(Refused, match=f"slurmConfig.files: {name} is made by the chart"):
+        with pytest.raises(Refused, match=f"slurmConfig.files: the chart makes {name} itself"):
             render("slurm", {"slurmConfig": {"files": {name: "x"}}})
     for name in ("../passwd", "site_job_submit.lua", "slurm.key"):
         with pytest.raises(Refused, match=f"invalid propertyName '{name}'"):
@@ -473,7 +476,7 @@ def test_slurm_gets_further_files_but_none_of_the_charts_own():
 @pytest.mark.parametrize("name", ["cgroup.conf", "gres.conf", "job_container.conf", "namespace.yaml"])
 def test_a_file_that_another_value_decides_is_refused_also_while_the_chart_makes_none(cgroup: str, name: str):
     values = {"slurmConfig": {"cgroup": cgroup, "files": {name: "x"}}}
-    with pytest.raises(Refused, match=f"slurmConfig.files: {name} is made by the chart"):
+    with pytest.raises(Refused, match=f"slurmConfig.files: the chart makes {name} itself"):
         render("slurm", values)
 
 
@@ -547,7 +550,7 @@ def test_slurm_knows_each_gres_that_nodes_have():
 
 @pytest.mark.parametrize("name", ["gpu", "mps", "shard"])
 def test_a_gres_that_is_slurms_own_is_refused_before_slurm_knows_it(name: str):
-    says = f"nodeSets.a.gres: {name}: nodeSets.a.gpu says what GPUs there are; no GRES here is called gpu, mps or shard"
+    says = f"nodeSets.a.gres: an entry is called {name}, but none may be called gpu, mps or shard. Describe GPUs in"
     with pytest.raises(Refused, match=re.escape(says)):
         render("slurm", {"nodeSets": {"a": {"gres": [{"name": name, "count": 1}]}}})
 

@@ -91,7 +91,7 @@ def test_lines_that_would_not_hold_are_refused(line):
 
 def test_a_site_that_has_a_service_of_that_name_is_told():
     services = {"sshd": {"type": "longrun", "script": "#!/bin/bash\nsleep 1\n"}}
-    with pytest.raises(Refused, match=r"services of NodeSet compute: with compute\.ssh the chart has a service sshd"):
+    with pytest.raises(Refused, match=r"services of NodeSet compute: with compute\.ssh the chart makes a service sshd"):
         render("slurm", {**SSH, "compute": {**SSH["compute"], "services": services}})
 
 

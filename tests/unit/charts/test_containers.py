@@ -83,7 +83,7 @@ def test_plugins_of_the_site_come_with_the_pods_that_have_them_and_slurmctld_sen
 def test_pyxis_takes_the_place_of_our_plugin():
     pyxis = {"slurmConfig": {"files": {"plugstack.conf": "required /opt/pyxis/spank_pyxis.so"}}}
     assert _plugstack(pyxis | {"jobContainers": {"images": False}}) == OF_THE_POD
-    with pytest.raises(Refused, match=r"plugstack\.conf names Pyxis, and the chart's own plugin has the same flags"):
+    with pytest.raises(Refused, match=r"plugstack\.conf names Pyxis, which has the same options as the chart's own"):
         _plugstack(pyxis)
 
 

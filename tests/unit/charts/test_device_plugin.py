@@ -52,17 +52,17 @@ def test_pods_that_ask_for_what_it_hands_out_name_this_scheduler():
     named = "object.spec.?schedulerName.orValue('')"
     is_placeholder = f"{named} == '{NOBODY}' && object.spec.?nodeName.orValue('') == ''"
     assert validation["expression"] == f'{named} in ["demo"] || {is_placeholder}'
-    assert validation["message"] == f"{GPU} is handed out by Slurm: set schedulerName: demo"
+    assert validation["message"] == f"Slurm hands out {GPU} here: set schedulerName: demo in the spec of the pod"
 
 
 def test_a_resource_that_slurm_does_not_know_is_refused():
-    with pytest.raises(Refused, match=r"Slurm has no name for amd\.com/gpu; give it one in scheduler\.gpuResources"):
+    with pytest.raises(Refused, match=r"the values do not say what Slurm calls amd\.com/gpu: add it to"):
         rendered({"resource": "amd.com/gpu"})
 
 
 def test_gpus_that_it_does_not_hand_out_are_refused():
     """The vendor's plugin is off, and next to it would choose for itself."""
-    with pytest.raises(Refused, match=r"with gpuSharing: plugin no device plugin hands out nvidia\.com/mig-1g\.5gb"):
+    with pytest.raises(Refused, match=r"scheduler\.gpuResources has nvidia\.com/mig-1g\.5gb, which sunkpy's device"):
         rendered(gpuResources={"nvidia.com/mig-1g.5gb": "gpu:1g.5gb"})
     rendered(gpuResources={"example.com/nic": "nic"})
 

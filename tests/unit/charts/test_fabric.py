@@ -137,28 +137,28 @@ def test_slurmctld_and_login_pods_hear_the_machines_where_no_policy_can_name_pod
     [
         (
             {"compute": {"fabric": {"hostNetwork": True}}},
-            "fabric.hostNetwork of NodeSet compute: no NetworkPolicy can name pods on the machines' network, so"
-            " slurmctld would not hear them: name the addresses of the machines in networkPolicies.slurmdFrom,"
-            " [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. "
-            "No policy limits what jobs there can reach, not even jobEgress",
+            "fabric.hostNetwork of NodeSet compute: no NetworkPolicy can select pods on the machines' network, so "
+            "the policy of slurmctld would shut out these slurmd pods. Name the addresses of the machines in "
+            "networkPolicies.slurmdFrom, [{ipBlock: {cidr: …}}], or set networkPolicies.enabled: false. No policy "
+            "limits what jobs on these nodes can reach, not even networkPolicies.jobEgress",
         ),
         (
             _on_machines(networks=["ib"]),
-            "fabric.networks of NodeSet compute: a pod on the machine's own network has all of its interfaces, and"
-            " Multus adds none: leave out networks or hostNetwork",
+            "fabric.networks of NodeSet compute: with fabric.hostNetwork, the pods have all interfaces of the machine, "
+            "and Multus adds none: leave out networks or hostNetwork",
         ),
         (
             {"compute": {"podAnnotations": {NETWORKS: "ib"}, "fabric": {"networks": ["ib"]}}},
-            f"fabric.networks of NodeSet compute: podAnnotations has {NETWORKS}, too: keep one of both",
+            f"fabric.networks of NodeSet compute: podAnnotations has {NETWORKS}, too: leave out one of the two",
         ),
         (
             {"compute": {"resources": {"limits": {"rdma/hca": 1}}, "fabric": {"resources": {"rdma/hca": 1}}}},
-            "fabric.resources of NodeSet compute: rdma/hca stands in resources.limits, too: leave it out there",
+            "fabric.resources of NodeSet compute: resources.limits has rdma/hca, too: leave it out of resources",
         ),
         (
             {**BY_SSH, "nodeSets": {"ib": {"fabric": {"hostNetwork": True}}}},
-            "fabric.hostNetwork of NodeSet ib: the machine's own sshd has port 22: set fabric.sshPort to another port"
-            " for compute.ssh",
+            "fabric.hostNetwork of NodeSet ib: the machine's own sshd uses port 22, so set fabric.sshPort to another"
+            " port, for compute.ssh",
         ),
     ],
 )

@@ -67,7 +67,7 @@ def test_why_a_hook_gave_up_is_said(tmp_path):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=20)
         said[answers] = done.stdout.splitlines()[1]
     assert said == {
-        "503": "no answer for 20 s (HTTP 503)",
-        "202": "not done after 0 s",
+        "503": "no answer from the scheduler for 20 s (HTTP 503)",
+        "202": "still waiting after 0 s",
         "403 400": "the scheduler refused with HTTP 400",
     }

@@ -487,12 +487,16 @@ REQUEUE = [f"update jobid={OWN_JOB} requeue=1", f"requeue {OWN_JOB}"]
 BEGIN = [f"update jobid={OWN_JOB} starttime=now+3"]
 
 
+AGAIN = "the job is requeued"
+NOT_AGAIN = "the allocation is cancelled, because Slurm cannot requeue it"
+
+
 @pytest.mark.parametrize(
     ("state", "calls", "says"),
     [
-        ("RUNNING Reason=Prolog Requeue=1", REQUEUE + BEGIN, ["queued again"]),
-        ("RUNNING Reason=Prolog Requeue=0", [*REQUEUE, f"update jobid={OWN_JOB} requeue=0", *BEGIN], ["queued again"]),
-        ("RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"], ["cancelled, as no allocation can be queued"]),
+        ("RUNNING Reason=Prolog Requeue=1", REQUEUE + BEGIN, [AGAIN]),
+        ("RUNNING Reason=Prolog Requeue=0", [*REQUEUE, f"update jobid={OWN_JOB} requeue=0", *BEGIN], [AGAIN]),
+        ("RUNNING Reason=Prolog BatchFlag=0", [f"cancel {OWN_JOB}"], [NOT_AGAIN]),
         ("CANCELLED Reason=None", [], []),
         ("RUNNING Reason=None", [], []),
     ],
@@ -543,7 +547,7 @@ def test_a_job_at_the_gate_is_queued_again_when_its_slurmd_runs_itself_again(
     (hooks.folder / "slurmd.pid").touch()
     wait(lambda: not guards(hooks), timeout_s=30, what="nobody looks after the Prolog any more")
     assert requeued(hooks) == REQUEUE
-    assert log(hooks) == [f"gate of job {OWN_JOB}: queued again: slurmd started again and forgot its Prolog"]
+    assert log(hooks) == [f"gate of job {OWN_JOB}: the job is requeued: slurmd started again and forgot its Prolog"]
     scheduler.answers = [200]
     assert finished(prolog).returncode == 0
     assert set(paths(scheduler)) == {"gate"}, "the Prolog goes no further"
@@ -641,7 +645,7 @@ def test_two_jobs_on_a_node_wait_for_each_other_only_at_the_gate(hooks: Hooks, s
 @pytest.mark.parametrize(
     ("answer", "limits", "says"),
     [
-        (202, {"SUNKPY_EPILOG_TIMEOUT_S": "0"}, "not done after 0 s: pod default/a is not gone yet"),
+        (202, {"SUNKPY_EPILOG_TIMEOUT_S": "0"}, "still waiting after 0 s: pod default/a is not gone yet"),
         (403, UNHELD, "the scheduler refused with HTTP 403"),
     ],
 )
@@ -727,7 +731,7 @@ def test_an_outage_counts_from_the_last_answer(hooks: Hooks, scheduler: Schedule
     scheduler.answers = [202, 202, 503]
     done = hooks.run("prolog", comment="", SUNKPY_OUTAGE_TIMEOUT_S="1", SUNKPY_AWAY_S="0")
     assert paths(scheduler)[:3] == ["gate"] * 3
-    assert "no answer for 1 s (HTTP 503)" in done.stderr
+    assert "no answer from the scheduler for 1 s (HTTP 503)" in done.stderr
     assert len(requeued(hooks)) == 3
 
 
@@ -742,7 +746,8 @@ def test_a_marked_node_without_settings_keeps_jobs_out(comment: str, hooks: Hook
 def test_a_marked_node_without_a_scheduler_keeps_jobs_out(hooks: Hooks):
     hooks.mark(7)
     assert hooks.run("prolog", comment="", SUNKPY_HOOKS_URL="").returncode == 1
-    assert hooks.reasons == [f"sunkpy gate: no scheduler to ask, and pods may be here: see {hooks.folder}/markers"]
+    says = f"pods of earlier jobs may be on the node ({hooks.folder}/markers), and there is no scheduler to ask"
+    assert hooks.reasons == [f"sunkpy gate: {says}"]
 
 
 def test_a_placeholder_that_cannot_be_marked_gets_no_pods(hooks: Hooks, scheduler: Scheduler):
@@ -765,7 +770,10 @@ def test_a_folder_that_an_older_pod_lacks_is_made(hooks: Hooks):
 def test_an_epilog_without_settings_does_not_give_the_node_away(hooks: Hooks):
     (hooks.folder / "hooks.env").unlink()
     assert finished(hooks.start("epilog")).returncode == 1
-    assert hooks.reasons == [f"sunkpy epilog: no {hooks.folder}/hooks.env, and pods may be here"]
+    says = (
+        f"pods of the job may be on the node, and {hooks.folder}/hooks.env is missing, which names the scheduler to ask"
+    )
+    assert hooks.reasons == [f"sunkpy epilog: {says}"]
 
 
 @pytest.mark.parametrize(
@@ -1167,8 +1175,8 @@ LISTED = """- /dev/nvidia0 GPU-a 0000:1b:00.0
     ("minors", "gpus", "reason"),
     [
         ({"1b": 0, "3b": 3, "5b": 10}, "0", ""),
-        ({"1b": 0, "3b": 1, "5b": 10}, "0", "GPU 0000:3b:00.0 has number 1, and had /dev/nvidia3"),
-        ({"1b": 0, "3b": 3, "5b": 1}, "0", "GPU 0000:5b:00.0 has number 1, and had /dev/nvidia10"),
+        ({"1b": 0, "3b": 1, "5b": 10}, "0", "GPU 0000:3b:00.0 is nvidia1 now, and was /dev/nvidia3"),
+        ({"1b": 0, "3b": 3, "5b": 1}, "0", "GPU 0000:5b:00.0 is nvidia1 now, and was /dev/nvidia10"),
         ({"1b": 0, "3b": 1, "5b": 10}, "", ""),  # the job has no GPU
         ({"1b": 0, "7b": 3}, "0", ""),  # others are off the bus, and one is new
         ({}, "0", ""),

@@ -35,8 +35,8 @@ def test_each_nodeset_has_its_own_and_the_partition_has_their_nodes_alone():
     own = {"gpu": {"verify": {"idle": {"maxPercent": 50}}}, "cpu": {"verify": {"idle": {"everyHours": 0}}}, "old": {}}
     values = {**ON, "nodeSets": own}
     assert conf(values).splitlines()[-1] == (
-        "PartitionName=sunkpy-verify Nodes=gpu,old PriorityTier=0 PreemptMode=CANCEL RootOnly=YES Hidden=YES "
-        "TRESBillingWeights=CPU=0"
+        "PartitionName=sunkpy-verify Nodes=gpu,old PriorityTier=0 PreemptMode=CANCEL RootOnly=YES "
+        "DisableRootJobs=NO Hidden=YES TRESBillingWeights=CPU=0"
     )
     told = settings(values).idle_checks
     assert (told.partition, told.node_sets) == (
@@ -63,15 +63,17 @@ def test_with_preemption_by_qos_they_have_one():
         ({**ON, "partitions": {"sunkpy-verify": {}}}, "partitions.sunkpy-verify: with compute.verify.idle"),
         (
             {**ON, "slurmConfig": {"conf": {"PreemptMode": "OFF"}}},
-            "compute.verify.idle needs preemption, or jobs would wait for checks: set slurmConfig.conf.PreemptMode to",
+            "compute.verify.idle needs preemption, or jobs would wait until checks end: set "
+            "slurmConfig.conf.PreemptMode",
         ),
         (
             {**ON, "slurmConfig": {"conf": {"preemptexempttime": "00:10:00"}}},
-            "compute.verify.idle: with slurmConfig.conf.PreemptExemptTime jobs would wait for checks: leave it out",
+            "compute.verify.idle: with slurmConfig.conf.PreemptExemptTime, jobs would wait until checks end: leave out",
         ),
         (
             {**ON, "slurmConfig": {"conf": {"PreemptType": "preempt/qos"}}},
-            "of NodeSet compute: with slurmConfig.conf.PreemptType preempt/qos name a QoS in compute.verify.idle.qos",
+            "of NodeSet compute: with slurmConfig.conf.PreemptType preempt/qos, jobs would not preempt checks. Set "
+            "PreemptType",
         ),
         ({"compute": {"verify": {"script": SCRIPT, "idle": {"everyHours": -1}}}}, "/compute/verify/idle/everyHours"),
     ],

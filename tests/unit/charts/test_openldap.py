@@ -103,7 +103,7 @@ def test_a_hostile_suffix_is_refused(suffix: str):
     ("people", "groups", "why"),
     [
         ({"ann": {"uid": 3001}, "bob": {"uid": 3001}}, {}, "people.bob: uid 3001 is already used by ann"),
-        ({"ann": {"uid": 3001}}, {"ann": {"gid": 6001}}, "people.ann: groups has a group of that name"),
+        ({"ann": {"uid": 3001}}, {"ann": {"gid": 6001}}, "people.ann: groups has a group ann, too: rename one of"),
         ({"ann": {"uid": 6001}}, {"chem": {"gid": 6001}}, "6001 is already used by chem"),
         ({}, {"chem": {"gid": 6001}, "gpu": {"gid": 6001}}, "groups.gpu: gid 6001 is already used by chem"),
         ({"ann": {"uid": 3001, "groups": ["gpu"]}}, {}, "people.ann.groups: groups has no gpu"),
@@ -128,8 +128,9 @@ def test_a_thousand_people_fit_and_too_many_are_refused_with_a_word_of_what_to_d
     for person in crowd.values():
         person["sshKeys"] = ["ssh-rsa AAAA" + "A" * 532]
     assert re.search(
-        r"people: their entries are \d+ bytes, and the keys among them 544000\. Kubernetes can keep at most 1000000, "
-        r"and helm 400000 of keys: use shorter keys \(ed25519\), or make some of them with LDAP's own tools",
+        r"people: their entries have \d+ bytes, and their SSH keys 544000\. At most 1000000 bytes of entries fit "
+        r"into a ConfigMap, and at most 400000 bytes of keys into what helm keeps of the release: use shorter keys "
+        r"\(ed25519\), or make some of the people with LDAP's own tools",
         _refusal(PEOPLE | {"people": crowd}),
     )
 

@@ -211,6 +211,6 @@ def test_people_of_a_directory_have_one_when_they_are_named():
     directory = {"users": {"people": PEOPLE, "sssd": {"enabled": True, "existingSecret": "s"}}}
     manifests = render("slurm", values(users={"dora": {}}) | directory)
     assert {"sshd", "sackd", "sssd"} == set(containers(pod_of(manifests, "demo-login-dora")))
-    for name, told in (("root", "the system has a user"), ("d_a", "no pod can have that name")):
+    for name, told in (("root", "the system has a user"), ("d_a", "no pod can have this name")):
         with pytest.raises(Refused, match=told):
             render("slurm", values(users={name: {}}) | directory)

@@ -217,9 +217,9 @@ def test_a_claim_of_the_site_holds_the_state_of_slurmctld() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"patches": {"StatefulSet/logn": {}}}, "patches.StatefulSet/logn: the release has no such object; it has "),
-        ({"patches": {"StatefulSet/login": {"kind": "Pod"}}}, "kind and name cannot be changed"),
-        ({"patches": {"StatefulSet/login": {"metadata": {"name": "x"}}}}, "kind and name cannot be changed"),
+        ({"patches": {"StatefulSet/logn": {}}}, "patches.StatefulSet/logn: the release has no such object. It has"),
+        ({"patches": {"StatefulSet/login": {"kind": "Pod"}}}, "a patch cannot change kind or name"),
+        ({"patches": {"StatefulSet/login": {"metadata": {"name": "x"}}}}, "a patch cannot change kind or name"),
         (
             {"patches": {"StatefulSet/login": {"spec": {"template": {"spec": {"volumes": [SECOND]}}}}}},
             "volume scratch has several sources: emptyDir, hostPath",
@@ -230,7 +230,7 @@ def test_a_claim_of_the_site_holds_the_state_of_slurmctld() -> None:
         ),
         (
             {"extraObjects": [{"a": "b"}], "common": {"labels": {"a": "b"}}},
-            'this is no object of Kubernetes, it has no kind: {"a":"b"}',
+            'this has no kind, so it is not an object of Kubernetes: {"a":"b"}',
         ),
         (
             {"home": {"existingClaim": "a", "volume": {"hostPath": {"path": "/home"}}}},

@@ -82,14 +82,14 @@ def test_a_pod_asks_for_no_more_time_than_any_eviction_gives(values, most_s):
     expression = spec["matchConditions"][0]["expression"]
     assert f"terminationGracePeriodSeconds.orValue(30) > {most_s}" in expression
     assert "terminationGracePeriodSeconds.orValue(30) == 0" in expression
-    assert f"and of its probes, is at most {most_s}, because" in spec["validations"][0]["message"]
+    assert f"that of the pod and of its probes may be at most {most_s}, because" in spec["validations"][0]["message"]
 
 
 @pytest.mark.parametrize(("longest_s", "given_s"), [(0, 300), (60, 60), (1200, 1200)])
 def test_nobody_is_given_more_time_than_the_scheduler_would_give(longest_s, given_s):
     policies = of_kind(render("slurm", {"hooks": {"longestGraceSeconds": longest_s}}), "ValidatingAdmissionPolicy")
     (validation,) = policies[FORCED]["spec"]["validations"]
-    assert f"give one more than {given_s} s to end" in validation["message"]
+    assert f"with a grace period of more than {given_s} s" in validation["message"]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_lock_is_off_by_default_and_tolerated_by_the_namespaces_that_are_liste
 
 
 def test_the_namespaces_of_chart_slurm_are_named_where_few_may_tolerate_the_lock():
-    says = "lock.allowedNamespaces: nodeSetNamespaces has to name the namespaces of chart slurm"
+    says = "lock.allowedNamespaces needs nodeSetNamespaces: name the namespaces of chart slurm there"
     with pytest.raises(Refused, match=says):
         render("sunkpy", {"lock": {"enabled": True, "allowedNamespaces": ["monitoring"]}})
 

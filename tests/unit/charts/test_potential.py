@@ -169,7 +169,7 @@ def test_a_nodeset_gets_what_its_values_say_and_slurm_needs_room_for_twice_as_ma
     }
     assert of_kind(render("slurm", values), "NodeSet")["gpu"]["spec"]["growth"] == values["nodeSets"]["gpu"]["growth"]
     more = {"nodeSets": {**values["nodeSets"], "cpu": {"growth": {"potential": 300}}}}
-    told = "600 in all, and Slurm needs room for twice as many: set slurmConfig.conf.MaxNodeCount to at least 1200"
+    told = "together 600 nodes, and Slurm needs room for twice as many. Set slurmConfig.conf.MaxNodeCount to at"
     with pytest.raises(Refused, match=told):
         render("slurm", more)
     render("slurm", more | {"slurmConfig": {"conf": {"MaxNodeCount": 1200}}})

@@ -89,7 +89,8 @@ def test_a_nodeset_has_a_check_of_its_own_or_none():
     [
         (
             {"verify": CHECK, "services": {"verify": {"script": SCRIPT}}},
-            "services of NodeSet compute: with compute.verify.script the chart has a service verify",
+            "services of NodeSet compute: with compute.verify.script the chart makes a service verify itself: rename "
+            "yours",
         ),
         ({"verify": {"script": "nvidia-smi"}}, "/compute/verify/script"),
         ({"verify": {"script": SCRIPT, "timeoutSeconds": 0}}, "/compute/verify/timeoutSeconds"),

@@ -91,11 +91,11 @@ def _refused(values: Mapping[str, object]) -> str:
         ("MpiDefault", "cray_shasta", "cray_shasta: it is for the launcher of Cray's own systems, and srun would fail"),
         ("PrivateData", ["usage", "nodes"], "nodes: user k8s, who asks Slurm for pods, would see no node"),
         ("PrivateData", "all", "all: user k8s, who asks Slurm for pods, would see no node"),
-        ("TopologyPlugin", "topology/block", "it needs slurmConfig.files: topology.conf or topology.yaml"),
+        ("TopologyPlugin", "topology/block", "a topology is missing: add topology.conf or topology.yaml to"),
         (
             "CliFilterPlugins",
             "cli_filter/lua",
-            "lua needs its script, without which no srun, sbatch or salloc starts: slurmConfig.files: cli_filter.lua",
+            "lua needs a script, without which no srun, sbatch or salloc starts: add cli_filter.lua to slurmConfig.fi",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_lines_around_tasks_are_a_prolog_that_slurmctld_sends():
     assert "TaskProlog=" not in of_kind(render("slurm", only), "ConfigMap")["demo-slurm-config"]["data"]["slurm.conf"]
     assert "task_hooks" not in str(of_kind(render("slurm"), "ConfigMap")["demo-slurm-config"])
     twice = {**hooks, "slurmConfig": {"conf": {"TaskProlog": "/opt/site/ours.sh"}}}
-    assert "hooks.taskProlog: slurmConfig.conf.TaskProlog is set, too: keep one of both" in _refused(twice)
+    assert "hooks.taskProlog: slurmConfig.conf.TaskProlog is set, too: leave out one of the two" in _refused(twice)
 
 
 def test_jobs_may_be_hidden_beside_owners_of_pods():

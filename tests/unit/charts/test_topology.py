@@ -82,17 +82,18 @@ def test_each_source_that_values_may_name_is_known():
     [
         (
             {"topology": {"source": "auto"}} | TREE,
-            "topology.source: slurmConfig.files has topology.conf: leave one of both out",
+            "topology.source is set, and slurmConfig.files has topology.conf, too: leave out one of the two",
         ),
         (
             {"topology": {"source": "auto"}, "slurmConfig": {"conf": {"TopologyPlugin": "topology/tree"}}},
-            "slurmConfig.conf.TopologyPlugin: with topology.source, set topology.plugins instead",
+            "slurmConfig.conf.TopologyPlugin: with topology.source, leave it out and set topology.plugins",
         ),
         (
             {"topology": {"source": "auto", "plugins": ["block"]}},
-            "topology.plugins: block needs topology.blockSizes: the smallest is the number of nodes of the smallest",
+            "topology.plugins: block needs topology.blockSizes. Their smallest number is the number of nodes of the "
+            "small",
         ),
-        ({"topology": {"source": "labels"}}, "topology.source: labels needs topology.levels: label keys, widest first"),
+        ({"topology": {"source": "labels"}}, "topology.source: labels needs topology.levels: the keys of the labels"),
         (
             {"topology": {"source": "kueue"}},
             "kueue needs topology.name, the name of the Topology of Kueue",
@@ -103,11 +104,11 @@ def test_each_source_that_values_may_name_is_known():
         ),
         (
             {"topology": {"source": "slinky"}},
-            "topology.source: slinky names units of a topology.yaml: write it in slurmConfig.files",
+            "topology.source: slinky needs a topology.yaml, which describes the units that the Nodes name: add it",
         ),
         (
             {"slurmConfig": {"files": {"load_topology.sh": "x"}}},
-            "slurmConfig.files: load_topology.sh is made by the chart",
+            "slurmConfig.files: the chart makes load_topology.sh itself",
         ),
     ],
 )

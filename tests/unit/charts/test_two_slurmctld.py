@@ -137,7 +137,8 @@ def test_the_pid_file_of_one_is_not_taken_for_that_of_the_other():
     [
         (
             {"replicas": 2},
-            r"replicas: two slurmctld share a volume: set slurmctld.persistence.accessModes: \[ReadWriteMany\]",
+            r"replicas: two slurmctld need a volume that both can mount. Set slurmctld.persistence.accessModes: "
+            r"\[ReadWriteMany\]",
         ),
         ({"replicas": 3, "persistence": SHARED}, "/slurmctld/replicas"),
         ({"persistence": {"accessModes": []}}, "/slurmctld/persistence/accessModes"),

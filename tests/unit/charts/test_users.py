@@ -141,10 +141,10 @@ def test_a_number_of_the_system_is_refused():
     ("people", "groups", "why"),
     [
         ({"ann": {"uid": 2001}, "bob": {"uid": 2001}}, {}, "users.people.bob: uid 2001 is already used by ann"),
-        ({"ann": {"uid": 65520}}, {}, "user1 of the images has uid 65520, and only user1 may have it"),
-        ({"user1": {"uid": 2001}}, {}, "user1 of the images has uid 65520"),
-        ({}, {"chem": {"gid": 65520}}, "users.groups.chem: gid 65520 is that of user1 of the images"),
-        ({"ann": {"uid": 2001}}, {"ann": {"gid": 5001}}, "users.people.ann: users.groups has a group of that name"),
+        ({"ann": {"uid": 65520}}, {}, "uid 65520 belongs to user1, who is in the images of Slurm. Only user1 may"),
+        ({"user1": {"uid": 2001}}, {}, "and user1 may have no other"),
+        ({}, {"chem": {"gid": 65520}}, "users.groups.chem: gid 65520 belongs to user1, who is in the images of Slurm"),
+        ({"ann": {"uid": 2001}}, {"ann": {"gid": 5001}}, "users.people.ann: users.groups has a group ann, too:"),
         ({"ann": {"uid": 5001}}, {"chem": {"gid": 5001}}, "5001 is already used by chem"),
         ({}, {"chem": {"gid": 5001}, "gpu": {"gid": 5001}}, "users.groups.gpu: gid 5001 is already used by chem"),
         ({"ann": {"uid": 2001, "groups": ["gpu"]}}, {}, "users.people.ann.groups: users.groups has no gpu"),
@@ -189,21 +189,21 @@ def test_a_thousand_people_fit_and_too_many_keys_are_refused_with_a_word_of_what
     assert len(maps["demo-ssh-keys"]) == len(maps["demo-people"]["passwd"].splitlines()) == 1000
     for person in crowd.values():
         person["sshKeys"] = ["ssh-rsa AAAA" + "A" * 532]
-    with pytest.raises(Refused, match="the keys are 548890 bytes, and helm can keep 450000: use a directory"):
+    with pytest.raises(Refused, match="the SSH keys have 548890 bytes, and helm can keep at most 450000 of them:"):
         render("slurm", _values(crowd, {"chem": {"gid": 5001}}))
 
 
 def test_more_people_than_fit_are_refused_with_a_word_of_what_to_do():
     groups = {f"g{number}": {"gid": 5001 + number} for number in range(20)}
     crowd = {f"{'p' * 27}{number}": {"uid": 10000 + number, "groups": list(groups)} for number in range(1400)}
-    words = r"users: people and groups are \d+ bytes, and Kubernetes takes at most a million: use a directory"
+    words = r"users: people and groups have \d+ bytes, and a ConfigMap takes at most a million: use a directory"
     with pytest.raises(Refused, match=words):
         render("slurm", _values(crowd, groups))
 
 
 def test_more_accounts_than_fit_are_refused_with_a_word_of_what_to_do():
     wanted = {"users": {f"p{number}": {"accounts": {"default": {}}} for number in range(28000)}}
-    with pytest.raises(Refused, match=r"accounts.wanted is \d+ bytes, and Kubernetes takes at most a million: manage"):
+    with pytest.raises(Refused, match=r"accounts.wanted has \d+ bytes, and a ConfigMap takes at most a million:"):
         render("slurm", {"accounts": {"wanted": wanted}})
 
 
@@ -252,4 +252,4 @@ def test_people_of_a_directory_come_by_ssh_and_their_secret_may_be_the_sites_own
 
 @pytest.mark.parametrize("more", [{}, {"existingSecret": "a", "config": "b"}])
 def test_a_directory_without_a_configuration_or_with_two_is_refused(more: Mapping[str, str]):
-    assert "users.sssd needs one of existingSecret" in _refusal({"users": {"sssd": {"enabled": True} | more}})
+    assert "users.sssd needs either existingSecret" in _refusal({"users": {"sssd": {"enabled": True} | more}})

@@ -134,7 +134,7 @@ async def test_where_anti_affinity_decides_the_pod_that_keeps_it_away_is_the_rea
     text = await of_pod(world, tmp_path)
     assert text.startswith("Pod default/web is not submitted: no node fits\n")
     for number in (1, 2):
-        assert f"not n{number}: pod default/db-{number} is in " in text, text
+        assert f"not n{number}: near pod default/db-{number}, which" in text, text
     assert ("may use" in text, "leads" in text) == (False, False)
 
 
@@ -149,7 +149,7 @@ async def test_a_person_who_may_see_all_pods_is_told_which_pod_of_another_namesp
     world.api.change("nodes", "", "node-1", {"metadata": {"labels": {"kubernetes.io/hostname": "node-1"}}})
     world.add_pod("db", namespace="stock", node="node-1", labels={"app": "db"}, schedulerName="default-scheduler")
     world.add_pod(labels={"app": "web"}, affinity=apart)
-    assert "not n1: pod stock/db is in its anti-affinity" in await of_pod(world, tmp_path)
+    assert "not n1: near pod stock/db, which its anti-affinity avoids" in await of_pod(world, tmp_path)
 
 
 async def test_a_pod_whose_node_has_no_room_yet_waits_for_the_one_that_ends(world, tmp_path):
@@ -416,7 +416,7 @@ async def test_a_gang_and_the_pod_beyond_its_places(world, tmp_path):
         assert (gang.subject, gang.standing) == ("Gang default/ring", "is not submitted to Slurm yet")
         assert "solo gangs      ring-2: each has a job of its own" in render(gang)
         text = render(await found.pod("ring-2"))
-    assert "gang default/ring (family annotated gang) has no seat for it, so it has a job of its own" in text
+    assert "gang default/ring (family annotated gang) has no place for this pod, so it has a job of its own" in text
     assert "preemption      takes this pod, alone and before the others of its gang" in text
 
 
@@ -428,7 +428,9 @@ async def test_a_member_for_which_the_job_of_its_gang_has_no_room_waits_for_its_
     say(world, "ring-1", "Slurm job 8 waits: Resources")
     text = await of_pod(world, tmp_path, "ring-1")
     assert text.startswith("Pod default/ring-1 waits in the queue of Slurm\n")
-    assert "the job of gang default/ring (family annotated gang) has no room for it, so it has a job of its own" in text
+    assert (
+        "the job of gang default/ring (family annotated gang) has no room for this pod, so it has a job of its own"
+    ) in text
     assert "7" not in text.split("Slurm job       ")[1].splitlines()[0]
 
 

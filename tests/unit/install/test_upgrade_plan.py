@@ -40,10 +40,10 @@ def test_pods_follow_their_template(before: Manifest, after: Manifest, found: li
 def test_each_line_says_what_people_notice():
     roll = Restart(part="compute", kind="NodeSet", name="h100", change="anew")
     gone = Restart(part="syncer", kind="Deployment", name="s", change="removed")
-    assert describe([roll, gone]) == f"NodeSet h100: pods are replaced. {EFFECTS['compute']}\nDeployment s: removed"
+    assert describe([roll, gone]) == f"NodeSet h100: pods are replaced; {EFFECTS['compute']}\nDeployment s: removed"
     left_out = Restart(part="compute", kind="NodeSet", name="h100", change="removed")
     assert describe([left_out]).startswith(
-        "NodeSet h100: removed. Its nodes are drained, and each slurmd pod goes when"
+        "NodeSet h100: removed; its nodes are drained, and each slurmd pod is removed when"
     )
     assert describe([]) == "No pod restarts."
 

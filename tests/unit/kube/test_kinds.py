@@ -239,8 +239,8 @@ async def test_no_more_than_so_many_kinds_are_followed_but_those_that_are_expect
         assert len(followed) == MOST_KINDS
         refused = next(kind for kind in bands if kind not in followed)
         assert found.kinds.problem(refused) == (
-            f"the scheduler does not follow {refused.kind.lower()}s.example.com: "
-            "64 kinds of owners are followed already, which is the limit"
+            f"the scheduler does not watch {refused.kind.lower()}s.example.com: "
+            "64 kinds of owners are watched already, which is the limit"
         )
         found.kinds.follow(CREW)
         await api.until(lambda: found.at() == CREWS)

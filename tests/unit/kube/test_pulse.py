@@ -54,7 +54,7 @@ async def test_a_leader_that_gets_no_answers_is_not_alive_until_it_gets_one(tmp_
         side.now += SILENT_S
         assert pulse.problem() is None
         side.now += 1.0
-        assert pulse.problem() == "it has answered no request for 11 s, though the lease is renewed"
+        assert pulse.problem() == "no request was answered for 11 s, although the lease is renewed"
         side.answers.set()
         await side.changes.until(lambda: pulse.problem() is None)
         side.answers.clear()

@@ -120,7 +120,7 @@ async def test_a_leader_that_is_not_answered_is_not_alive(
 
         async def is_silent() -> bool:
             async with session.get(f"http://127.0.0.1:{port}/healthz") as answer:
-                return (await answer.text()).startswith("apiserver: it has answered no request for ")
+                return (await answer.text()).startswith("apiserver: no request was answered for ")
 
         assert not await is_silent()
         leading = asyncio.create_task(process.lead(DistantLock(Store(), itertools.repeat(Ways())), work))

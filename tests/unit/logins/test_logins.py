@@ -97,10 +97,10 @@ def left(code: int) -> dict[str, Any]:
 async def test_who_asks_for_a_stopped_pod_gets_it_and_is_told_where(world: World):
     world.put_workload("ann")
     await world.api.until(lambda: world.api.find("statefulsets", "slurm-login-ann"))
-    assert await world.asked("ann") == (202, "it is being started")
+    assert await world.asked("ann") == (202, "your login pod is being started")
     await world.api.until(lambda: world.replicas("ann") == 1)
     world.put_pod("ann", conditions=[])
-    await world.until_told("ann", (202, "it is starting"))
+    await world.until_told("ann", (202, "your login pod is starting"))
     world.put_pod("ann")
     await world.until_told("ann", (200, "10.0.0.9 2222"))
 

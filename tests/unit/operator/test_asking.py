@@ -229,7 +229,8 @@ async def test_a_kind_that_is_named_and_not_there_is_told_until_it_comes(rig):
         (
             "NodesNotAsked",
             "cannot ask autoscalers for 2 nodes: spec.growth.ask is capacityBuffer, and this cluster has no "
-            "CapacityBuffer (autoscaling.x-k8s.io): install its CRD and an autoscaler that reads it, or choose another",
+            "CapacityBuffer (autoscaling.x-k8s.io): install its CRD and an autoscaler that reads it, or set growth.ask "
+            "to another value",
         )
     ]
     buffers(rig.api)
@@ -343,7 +344,7 @@ async def test_silence_of_autoscalers_is_told_after_a_minute(rig):
     await rig.step()
     reason, note = rig.events[-1]
     assert reason == "NodesRefused"
-    silence = "no autoscaler has reacted for 70 s: check that one runs that reads this"
+    silence = "no autoscaler has reacted for 70 s: check that an autoscaler runs that reads objects of this kind"
     assert note == f"asked autoscalers for 1 node by Pod gpu-wanted-1: {silence}"
 
 

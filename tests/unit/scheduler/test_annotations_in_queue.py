@@ -69,7 +69,7 @@ def test_every_annotation_that_a_job_is_made_of_has_a_row():
 
 
 OF_GANGS = {
-    names.ANNOTATION_GANG: (names.ANNOTATION_GANG_SIZE, "other", "delete it, and the next one is of"),
+    names.ANNOTATION_GANG: (names.ANNOTATION_GANG_SIZE, "other", "the pod that is made in its place belongs to"),
     names.ANNOTATION_GANG_SIZE: (names.ANNOTATION_GANG_SIZE, "3", "pods of a gang must agree: a says '2', b says '3'"),
     names.ANNOTATION_GANG_ROLES: (names.ANNOTATION_GANG_ROLES, "x=1,y=3", "pods of a gang must agree: a says"),
     names.ANNOTATION_GANG_ROLE: (
@@ -109,7 +109,8 @@ async def test_a_pod_that_says_only_in_the_queue_that_it_is_of_a_gang_is_told_wh
         world.api.change("pods", "default", "a", {"metadata": {"annotations": change}})
         await world.until(lambda: world.notes("StaysInGang"))
         assert world.notes("StaysInGang") == [
-            "it stays a pod of default/a, for which it was made: delete it, and the next one is of default/train"
+            "the pod stays in default/a, for which it was made: delete it, so that the pod that is made in its place "
+            "belongs to default/train"
         ]
 
 

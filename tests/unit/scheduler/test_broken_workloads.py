@@ -292,7 +292,7 @@ CASES = {
     ),
     "job-name-shell": (
         options(job_name="x; rm -rf /"),
-        "annotation sunkpy.dev/job-name: 'x; rm -rf /' is not a name: letters, digits and _ . @ : - only",
+        "annotation sunkpy.dev/job-name: 'x; rm -rf /' is not a name: only letters, digits and _ . @ : - are allowed",
     ),
     "comment-large": (
         options(comment="x" * 200_000),
@@ -316,7 +316,7 @@ CASES = {
         options(partition="secret"),
         (
             "annotation sunkpy.dev/partition: namespace default may not use partition secret: it may use "
-            "low, ghost; an administrator opens it in scheduler.access of the Slurm cluster"
+            "low, ghost; an administrator can allow more in scheduler.access of the Slurm cluster"
         ),
     ),
     "jobset-empty": (
@@ -349,12 +349,13 @@ CASES = {
     ),
     "tolerations-many": (
         asks(tolerations=[{"key": f"k{number}", "operator": "Exists"} for number in range(101)]),
-        "pod tolerations-many has 101 tolerations, and 100 are the most",
+        "pod tolerations-many has 101 tolerations, and may have at most 100",
     ),
     "singleton": (
         options(dependency="singleton"),
-        "annotation sunkpy.dev/dependency: singleton waits for jobs of other namespaces too, because namespace "
-        "default has no Slurm user of its own; an administrator gives it one in scheduler.access of the Slurm cluster",
+        "annotation sunkpy.dev/dependency: singleton would wait for jobs of other namespaces, too, because "
+        "namespace default has no Slurm user of its own. Leave it out, or ask an administrator for a Slurm user of the "
+        "namespace: scheduler.access of the Slurm cluster",
     ),
     "kueue-zero": (
         kueue("0"),
@@ -430,7 +431,7 @@ CASES = {
     ),
     "torch-too-many": (
         torch(2, runPolicy={"schedulingPolicy": {"minAvailable": 9}}),
-        "PyTorchJob default/torch-too-many: spec.runPolicy.schedulingPolicy.minAvailable is 9 of 2 pods",
+        "PyTorchJob default/torch-too-many: spec.runPolicy.schedulingPolicy.minAvailable is 9, more than the 2 pods",
     ),
     "group-zero": (
         pod_group({"minMember": 0}),

@@ -107,7 +107,7 @@ async def test_what_is_fixed_once_a_job_is_submitted_is_answered(world, tmp_path
         annotate(world, exclusive="true", wckey="w", gpu_type="h100", qos="gold")
         await world.until(lambda: world.notes("JobNotChanged") and world.notes("JobChanged"))
         assert world.notes("JobNotChanged") == [
-            f"Slurm job {job_id} keeps what it was submitted with: "
+            f"Slurm job {job_id} keeps the options with which it was submitted: "
             "exclusive: only an administrator of Slurm may change who shares the nodes of a job; "
             "wckey: only an administrator of Slurm may change that of a job; "
             "gpu-type: the GPUs of a job are part of its size. "

@@ -579,7 +579,7 @@ CEL = [{"cel": {"expression": "device.attributes['gpu.example.com'].index == 99"
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"deviceClassName": "tpu"}, "no GRES is set for class tpu (scheduler.deviceClasses has gpu.example.com)"),
+        ({"deviceClassName": "tpu"}, "scheduler.deviceClasses names no GRES for class tpu, only for gpu.example.com"),
         ({"adminAccess": True}, "asks for adminAccess, which is not for workloads of Slurm"),
         ({"selectors": CEL}, "has selectors (CEL), which Slurm cannot evaluate: ask for a class of such devices"),
         ({"count": 9}, "lacks gpu: needs 9, has 4 for Slurm"),

@@ -127,7 +127,7 @@ def test_what_is_in_its_way_is_found_among_them():
     neighbours.update(None, make("web-0", node="n2", labels={"app": "web"}, **apart_from(app="web")))
     mine, around = [make("mine", ports=(9100,), labels={"app": "web"})], neighbours.around(nodes)
     assert set(avoid_nodes(mine, around)) == set(nodes)
-    assert avoid_nodes(mine, around)["n2"] == "pod default/web-0 keeps it away"
+    assert avoid_nodes(mine, around)["n2"] == "near pod default/web-0, whose anti-affinity keeps it away"
     assert avoid_nodes(mine, around)["n3"] == "host port 9100 is taken"
     gone = neighbours.around(nodes, listed={"n3": []})
     assert "n3" not in avoid_nodes(mine, gone), "the apiserver has no pod there any more"

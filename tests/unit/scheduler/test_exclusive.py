@@ -230,7 +230,7 @@ async def test_one_more_than_there_are_domains_queues_and_never_shares(world, tm
         assert len(world.bindings) == 3
         assert len({RACKS[int(node[-1])] for _, node in world.bindings}) == 3
         (note,) = [note for note in world.notes("FailedScheduling") if "must be avoided" in note]
-        assert "is in its anti-affinity; Slurm job" in note
+        assert "which its anti-affinity avoids; Slurm job" in note
 
 
 async def test_two_that_start_in_one_domain_at_the_same_moment_are_not_both_bound(world, tmp_path):

@@ -306,7 +306,7 @@ async def test_places_are_held_before_their_pods_are_there_and_taken_in_the_orde
         assert dict(world.bindings) == {"leader-0": "node-2", "worker-0": "node-2", "worker-1": "node-1"}
         assert world.pod("worker-1")["metadata"]["annotations"][names.ANNOTATION_PLACE] == "worker/1"
         assert world.notes("PreemptionIsFinal") == [
-            "if Slurm takes the nodes back, no pods are made in their place: nobody restarts a band"
+            "if Slurm takes the nodes back, nobody makes new pods in place of these: nobody restarts a band"
         ]
         assert world.submissions == [job]
 
@@ -342,7 +342,7 @@ async def test_a_replacement_takes_the_place_again_once_the_pod_before_it_is_gon
         world.put("pods", old | {"metadata": old["metadata"] | {"deletionTimestamp": "2026-11-21T00:00:00Z"}})
         add_band(world, "worker", 1, "worker-1-again")
         await world.until(lambda: world.notes("WaitingForSlurm"))
-        assert "all its seats in Slurm job" in world.notes("WaitingForSlurm")[-1]
+        assert "has no free place for this pod" in world.notes("WaitingForSlurm")[-1]
         assert len(world.bindings) == 2
         world.pod_is_gone("worker-1")
         await world.until(lambda: world.bindings[-1] == ("worker-1-again", "node-1"))

@@ -31,8 +31,8 @@ async def refused(world, call, number, *, node):
 
 
 HALTED = (
-    "the apiserver refuses the binding to node node-1: no; as 3 in a row were given back for this, no other is "
-    "submitted for an hour, unless the pods, their owner or the nodes that they may use change"
+    "the apiserver refuses the binding to node node-1: no; 3 jobs in a row were given back for this reason: no other "
+    "job is submitted for an hour, unless the pods, their owner or the nodes that they may use change"
 )
 
 
@@ -49,7 +49,7 @@ async def with_three_refusals(world, call):
 async def test_what_is_refused_three_times_alike_takes_no_more_nodes_from_others(world, tmp_path):
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         await with_three_refusals(world, call)
-        assert "job 102 is cancelled, as 3 in a row were given back for this" in world.notes("FailedScheduling")[-2]
+        assert "job 102 is cancelled; 3 jobs in a row were given back for" in world.notes("FailedScheduling")[-2]
         # An annotation is a wish of whoever made the pod.
         world.api.refuse_bindings = False
         world.api.change("pods", "default", "web", {"metadata": {"annotations": {names.PREFIX + "time-limit": "60"}}})
@@ -72,7 +72,7 @@ async def test_a_pod_that_changes_all_the_time_is_tried_later_each_time(world, t
             annotate(world, text)
             await world.until(lambda text=text: text in known.recognised.pods[0].annotations.values())
             assert 300 < known.retry_at - world.term._leader.clock() <= 600
-        assert re.search("; pods or owner change again and again: another is submitted in [56].. s$", known.refused)
+        assert re.search("; the pods or their owner change again and again: another job is .* [56].. s$", known.refused)
         await world.until(lambda: world.pod()["status"]["conditions"][0]["message"] == known.refused, within_s=30.0)
         assert len(world.submissions) == 6
 
@@ -110,7 +110,7 @@ async def test_others_that_are_in_the_way_come_and_go(world, tmp_path, container
             world.put("pods", stranger | {"spec": on, "status": {"phase": "Running"}})
             await refused(world, call, number, node=1)
             world.remove("pods", "default", f"stranger-{number}")
-        told = f"{why}; Slurm job 103 is cancelled, another is submitted"
+        told = f"{why}; Slurm job 103 is cancelled; another job is submitted"
         await world.until(lambda: any(note.startswith(told) for note in world.notes("FailedScheduling")))
 
 

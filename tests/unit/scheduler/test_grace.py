@@ -30,7 +30,7 @@ async def test_an_evicted_pod_has_no_longer_than_its_epilog_waits(world, tmp_pat
     settings = HooksSettings(epilog_timeout_seconds=100)
     async with leading(world, tmp_path, hooks=settings) as server, hook_client(server) as call:
         job_id = await bound_pod(world, call, terminationGracePeriodSeconds=A_DAY_S)
-        await world.until(lambda: "it is given 70 s" in "".join(world.notes("GraceTooLong")))
+        await world.until(lambda: "the pod gets only 70 s" in "".join(world.notes("GraceTooLong")))
         world.set_job(job_id, "CANCELLED", nodes="n1")
         await world.until(lambda: world.deleted == ["web"])
         assert grace_s(world) == 70

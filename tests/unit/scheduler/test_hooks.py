@@ -33,7 +33,7 @@ async def test_a_node_cannot_get_a_pod_by_a_prolog_for_a_job_that_slurm_gave_to_
         (job_id,) = world.jobs
         status, answer = await call("prolog", job_id, node=2)
         assert status == 403
-        assert answer["why"] == f"Slurm has not given job {job_id} to n2: it is on no node"
+        assert answer["why"] == f"Slurm has not given job {job_id} to n2: the job is on no node"
         assert world.bindings == []
 
 
@@ -42,7 +42,7 @@ async def test_a_node_cannot_take_a_pod_away_from_another_node(world, tmp_path):
         job_id = await bound_pod(world, call)
         status, answer = await call("epilog", job_id, node=2)
         assert (status, answer["kept"]) == (200, True)
-        assert (await call("prolog", job_id, node=2))[1]["why"].endswith(f"{job_id} to n2: it is RUNNING on n1")
+        assert (await call("prolog", job_id, node=2))[1]["why"].endswith(f"{job_id} to n2: the job is RUNNING on n1")
         assert world.deleted == []
 
 

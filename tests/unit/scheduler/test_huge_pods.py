@@ -79,7 +79,7 @@ async def test_its_people_are_told_which_list_is_too_long(tmp_path):
     world.add_node(1)
     async with leading(world, tmp_path) as server, hook_client(server):
         world.add_pod(**required("podAntiAffinity", values(3000)))
-        told = "pod web has 3000 values in its affinity, and 2000 are the most"
+        told = "pod web has 3000 values in its affinity, and may have at most 2000"
         await world.until(lambda: told in world.notes("FailedScheduling"))
         assert not world.submissions
         pods = world.term._cluster._everybody.parts

@@ -164,7 +164,7 @@ async def test_a_pod_waits_for_what_slurm_does_not_count_and_takes_no_node_meanw
         (why,) = await world.until(lambda: [n for n in world.notes("FailedScheduling") if RDMA in n])
         assert why == (
             "none of 2 Slurm nodes fits: 1 lacks rdma/hca: needs 1, has 0, "
-            "1 lacks rdma/hca: needs 1, has 0 beside pods of other Slurm jobs, and Slurm does not count it"
+            "1 lacks rdma/hca: needs 1, has 0 beside pods of other Slurm jobs (Slurm does not count this resource)"
         )
         assert [job["name"] for job in world.submissions] == ["first"]
         world.pod_ends("Succeeded", "first")
@@ -223,7 +223,7 @@ def test_of_nodes_only_those_are_looked_at_again_where_something_changed(monkeyp
     assert len(looked_at) == 201
     (answer,) = full.of([waiting.spec])
     assert answer.value == {
-        "n7": "lacks rdma/hca: needs 1, has 0 beside pods of other Slurm jobs, and Slurm does not count it"
+        "n7": "lacks rdma/hca: needs 1, has 0 beside pods of other Slurm jobs (Slurm does not count this resource)"
     }
     assert full.of([make_pod(requests={"cpu": "1"}).spec]) == (), "a pod that asks for nothing else"
 

@@ -170,7 +170,9 @@ async def test_an_annotation_of_the_namespace_opens_it_to_its_users(world, tmp_p
     async with leading(world, tmp_path, access=(), annotated_access=True):
         world.add_pod()
         await world.until(lambda: world.notes("FailedScheduling"))
-        assert "what namespace default may ask of Slurm is not known yet" in world.notes("FailedScheduling")[0]
+        assert ("the scheduler does not know yet what namespace default may ask of Slurm") in world.notes(
+            "FailedScheduling"
+        )[0]
         world.put("namespaces", {"metadata": {"name": "default", "annotations": {"sunkpy.dev/users": "ann"}}})
         await world.until(lambda: world.submissions)
         assert [job["user_name"] for job in world.jobs.values()] == ["ann"]

@@ -116,9 +116,9 @@ async def test_a_pod_over_which_a_family_fails_waits_and_all_others_go_on(world,
     world.add_pod("good")
     async with leading(world, tmp_path, families=BUGGY):
         await world.until(lambda: names(world) == ["good"] and world.notes(reason) and world.notes("OddObject"))
-        why = f"the scheduler cannot cope with it (ZeroDivisionError: {where}): please report this"
+        why = f"the scheduler failed on it (ZeroDivisionError: {where}): please report this"
         assert world.notes(reason) == [f"not scheduled yet: {why}" if reason == "OwnerUnknown" else why]
-        assert world.notes("OddObject") == [f"left alone: {why}"]
+        assert world.notes("OddObject") == [f"the scheduler ignores this pod: {why}"]
         world.add_pod("better")
         await world.until(lambda: names(world) == ["better", "good"])
         world.api.change("pods", "default", "odd", {"metadata": {"labels": {"example.com/fails": "no"}}})
@@ -131,7 +131,7 @@ async def test_a_pod_of_another_form_is_told_and_costs_no_other(world, tmp_path)
         world.add_pod("good")
         await world.until(lambda: names(world) == ["good"] and world.notes("OddObject"))
         assert world.notes("OddObject") == [
-            "left alone: Expected `int | null`, got `str` - at `$.spec.activeDeadlineSeconds`"
+            "the scheduler ignores this pod: Expected `int | null`, got `str` - at `$.spec.activeDeadlineSeconds`"
         ]
         world.put("pods", msgspec.json.decode(msgspec.json.encode(odd)) | {"spec": {"schedulerName": "slurm"}})
         await world.until(lambda: names(world) == ["good", "odd"])

@@ -7,7 +7,7 @@ from tests.unit.scheduler.world import World, leading
 
 WAITS = (
     "the pods of namespace default have made 2 Slurm jobs within 5 minutes, which is the limit of a namespace "
-    "(scheduler.namespaceShare of the Slurm cluster): more are submitted as these get older"
+    "(scheduler.namespaceShare of the Slurm cluster): further jobs wait until fewer were made in the last 5 minutes"
 )
 
 

@@ -47,7 +47,7 @@ async def test_the_owner_is_suspended_and_resumed_when_its_pods_are_gone(world, 
         assert note(world) == "slurm:spec.suspend"
         await world.until(lambda: world.notes("PreemptionByScheduler"))
         (told,) = world.notes("PreemptionByScheduler")
-        assert told == f"Slurm job {job_id} was preempted; Job train is suspended until its pods are gone"
+        assert told == f"Slurm job {job_id} was preempted; Job train is suspended, and resumed when its pods are gone"
         assert world.deleted == []
         world.pod_ends("Failed")
         world.pod_is_gone()

@@ -189,7 +189,7 @@ async def test_a_volume_that_is_not_made_in_time_keeps_no_node(world, tmp_path):
     async with leading(world, tmp_path):
         job = await pod_gets_a_node(world)
         await world.until(lambda: world.cancelled == [job])
-        says = "the volume of claim data is being made for node node-2, and is not there after 0 s"
+        says = "the volume of claim data is being made for node node-2, and was not made within 0 s"
         await world.until(lambda: any(note.startswith(says) for note in world.notes("FailedScheduling")))
 
 

@@ -106,7 +106,7 @@ def test_process_ids_of_a_job_of_its_own_need_v2(tmp_path: Path, there, code):
     mount(tmp_path, **there)
     done = check(tmp_path, AUTO + "NamespaceType=namespace/linux\n")
     assert done.returncode == code
-    assert ("Boot it with cgroup v2, or set slurmConfig.privatePids: false." in done.stderr) is (code == 1)
+    assert ("Boot the node with cgroup v2, or set slurmConfig.privatePids: false." in done.stderr) is (code == 1)
 
 
 @pytest.mark.parametrize("conf", ["ProctrackType=proctrack/linuxproc\n", "#ProctrackType=proctrack/cgroup\n", None])

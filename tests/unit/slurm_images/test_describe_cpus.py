@@ -41,5 +41,5 @@ def test_each_thread_is_a_core_where_slurm_would_use_every_other_one(tmp_path: P
 def test_a_machine_that_cannot_be_described_so_says_what_follows(tmp_path: Path):
     done = describe(tmp_path, ["0-1", "0-1"], "0-1,4-5")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "with cpus 0-1,4-5 online" in done.stderr
+    assert "only cpus 0-1,4-5 are online" in done.stderr
     assert "slurmConfig.cgroup: disabled" in done.stderr

@@ -77,11 +77,11 @@ def my_login(folder: Path, server: str, stdin: str = "", wait_s: str = "10") -> 
 
 
 def test_it_waits_until_the_pod_is_there_and_says_why_once(tmp_path: Path, sshd: int):
-    waiting = [(202, "it is being started")] * 3 + [(202, "it is starting")] * 2
+    waiting = [(202, "your login pod is being started")] * 3 + [(202, "your login pod is starting")] * 2
     with running(logins := Logins([*waiting, (200, f"127.0.0.1 {sshd}")])) as port:
         done = my_login(tmp_path, f"http://127.0.0.1:{port}", "hello\nbye\n")
     assert done.stdout == "SSH-2.0-x\n> hello\n> bye\n"
-    assert done.stderr == "my-login: it is being started\nmy-login: it is starting\n"
+    assert done.stderr == "my-login: your login pod is being started\nmy-login: your login pod is starting\n"
     assert set(logins.asked) == {f"/logins/v1/{getpass.getuser()}"}
     assert done.returncode == 0
 
@@ -137,7 +137,7 @@ def test_who_has_none_is_told_so(tmp_path: Path):
 
 
 def test_a_pod_that_does_not_come_is_given_up(tmp_path: Path):
-    with running(Logins([(202, "it waits for a node with room: 0/3 nodes are available")])) as port:
+    with running(Logins([(202, "your login pod waits for a node with room: 0/3 nodes are available")])) as port:
         done = my_login(tmp_path, f"http://127.0.0.1:{port}", wait_s="1")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "my-login: your login pod did not start in time")
 

@@ -83,7 +83,8 @@ def test_slurmctld_is_told_of_the_devices_until_it_has_had_them_twice(
     done = subprocess.run([REGISTER_AGAIN, str(os.getpid())], env=env, timeout=20, capture_output=True, text=True)
     told = (tmp_path / "told").read_text().splitlines() if updates else []
     assert (done.returncode, (tmp_path / "says").read_text()) == (0, "")
-    assert told == [f"update nodename=n1 extra={LISTED}"] * updates == done.stdout.count("is told") * told[:1]
+    line = f"update nodename=n1 extra={LISTED}"
+    assert told == [line] * updates == done.stdout.count("gets the present one") * told[:1]
 
 
 def test_it_ends_with_its_slurmd(tmp_path: Path):

@@ -123,7 +123,7 @@ def test_a_job_whose_prolog_slurm_forgot_is_queued_again(job: str, does: list[st
 def test_it_says_what_slurm_forgot():
     says = [line for line in forgotten("7_3 10 1 1 Prolog", "8 10 1 1 Prolog", "9 10 0 0 Prolog") if "start-" in line]
     assert says == [
-        "start-slurmctld: job 7_3 waited in a Prolog that Slurm forgot, and is queued again",
+        "start-slurmctld: job 7_3 waited in a Prolog that Slurm forgot, and is requeued",
         "start-slurmctld: allocation 9 waited in a Prolog that Slurm forgot, and is cancelled",
     ]
 

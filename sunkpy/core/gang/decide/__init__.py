@@ -1,14 +1,15 @@
 """Decides what to do about a gang now. This is pure: the same snapshot gives the same actions, and repeating the
 actions does no harm.
 
-If a job could not be read, it counts neither as running nor as ended, and no action follows. If Slurm has proved that
-it does not know a job, the running pods of that job stay all the same: `lost_job`.
+If Slurm cannot be read, jobs keep the state in which they were last seen, so that alone leads to no action. If Slurm
+has proved that it does not know a job, the running pods of that job stay all the same: `lost_job`.
 
-1. A pod of a DaemonSet is bound to the node that it names, without a job.
+1. A pod of a DaemonSet that needs no job (`families.daemon_set`) is bound to the node that it names.
 2. `ending`: all pods are gone or finished, so their job ends.
 3. `bound`: some pods have nodes, and Slurm knows their job. The pods stay as long as the job holds these nodes, and are
    evicted when the job loses them. Pods without a node are bound one by one.
-4. `lost_job`: some pods have nodes, and Slurm has lost their job. A replacement job is submitted for these nodes.
+4. `lost_job`: some pods have nodes, and Slurm has lost their job, or they never had one. A job is submitted for exactly
+   these nodes.
 5. `queued`: no pod has a node. A job is submitted and kept up to date while it is pending. When it starts, its pods are
    bound.
 """
@@ -34,7 +35,8 @@ def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
     # 1. Pods of a DaemonSet.
     if gang is not None and gang.never_queues:
         return bind_directly(snapshot, gang)
-    # Whatever becomes of the pods: nobody else ends a job that Slurm takes for running where nothing of it is.
+    # Slurm says that such a job runs, although it has ended on a node. Nobody else would cancel it, whatever becomes of
+    # the pods.
     actions: list[GangAction] = [Cancel(job=job.id, why=_RUNS_AGAIN) for job in snapshot.jobs if job.runs_again]
     # 2. The pods are gone or finished: what is left is to end the job.
     if gang is None or all(is_over(pod) for pod in gang.members):

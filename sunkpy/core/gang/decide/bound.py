@@ -41,8 +41,8 @@ from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.objects import Pod
 
 SEAT_PATIENCE_S = 30.0
-"""For how many seconds the scheduler tries to bind a member to a node that refuses it, while other members have their
-nodes.
+"""For how many seconds the scheduler tries to bind a pod to a node that refuses it, while other pods of the gang have
+their nodes.
 """
 
 
@@ -99,7 +99,8 @@ def _note_devices(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> l
     late, and a replacement job may have other devices.
 
     Devices of claims, and those that sunkpy's device plugin hands out, cannot change while a pod runs, and Slurm may
-    give the pod's old devices to other jobs. So a pod with such devices is evicted if its indices change.
+    give the pod's old devices to other jobs. So a pod with such devices is evicted if the job has other indices for it
+    now.
     """
     holding = snapshot.holding
     bound = [pod for pod in gang.members if holding.get(pod.uid) in job.slurm.devices and not pod.is_deleting]
@@ -129,7 +130,7 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
     if not late:
         return []
     binds, actions = bindings(snapshot, gang, job, policy), list[GangAction]()
-    # While the first wave is not fully bound, a refused member makes the gang give all nodes back.
+    # While the first wave is not fully bound, the job is cancelled if a node refuses one of its pods.
     is_whole = not snapshot.is_half_bound
     outgrown = outgrown_by(snapshot, gang, job, policy)
     if outgrown and not (is_whole and snapshot.holding):
@@ -144,14 +145,14 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
         elif gets_no_seat:
             actions.append(MakeSolo(pod=pod))
         else:
-            message = f"all its seats in Slurm job {job.id} are taken: it waits until one is free"
+            message = f"Slurm job {job.id} has no free place for this pod: the pod waits until one is free"
             actions.append(Report(pod=pod, message=message, cause=WaitCause.SEATS_TAKEN))
     return actions
 
 
 def _if_refused(snapshot: Snapshot, gang: Gang, pod: Pod) -> IfRefused:
-    """Return what to do if the node refuses this pod, which is bound after the pods that started together: give the job
-    back, try the node again, or make the pod a gang of its own.
+    """Return what to do if the node refuses this pod, which is bound after the pods that started together: cancel the
+    gang's job, try the node again, or make the pod a gang of its own.
     """
     refusal = snapshot.refusals.get(pod.uid)
     if snapshot.is_half_bound or (refusal is not None and not snapshot.holding):

@@ -2,9 +2,9 @@
 that are evicted.
 
 The author of a pod sets its grace period, and it may be a day. Until the pod is gone, Slurm starts nothing on the node,
-and an Epilog that waits too long drains the node. So a pod whose job has ended gets a grace period of some minutes at
-most. A grace period can only be shortened, also for a pod that is being deleted (Kubernetes, `rest.BeforeDelete`). The
-kubelet counts a shortened grace period from the moment when it hears of it.
+and an Epilog that waits too long drains the node. So a pod whose job has ended gets a limited grace period: by default
+5 minutes at most (`longest_grace_s`). A grace period can only be shortened, also for a pod that is being deleted
+(Kubernetes, `rest.BeforeDelete`). The kubelet counts a shortened grace period from the moment when it hears of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ TOLD_PATIENCE_S = 15.0
 
 def longest_grace_s(gang: Gang, policy: Policy) -> int:
     """Return the longest grace period, in seconds, that the gang's pods may have when their job has lost the node: the
-    limit of their namespace, or without one the shortest limit of the partitions that the gang asks for.
+    limit of their namespace, or without one the shortest limit of the partitions that the gang asks for. A partition
+    without a limit of its own has that of the scheduler.
     """
     by_partition = policy.partition_grace_s
     partitions = (gang.options.partition or policy.default_partition).split(",")
@@ -46,15 +47,15 @@ def longest_grace_s(gang: Gang, policy: Policy) -> int:
 
 
 def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
-    """Return the eviction with a grace period of at most `longest_s` seconds. If somebody else has deleted the pod
-    already, with a longer grace period, return an action that shortens it.
+    """Return the eviction with a grace period of at least 1 and at most `longest_s` seconds. If somebody else has
+    deleted the pod already, with a longer grace period, return an action that shortens it.
     """
     pod, given_s, asked_s = evict.pod, evict.pod.metadata.deletion_grace_period_seconds, grace_s(evict.pod)
     if pod.is_deleting and given_s is not None and given_s > longest_s:
         return Shorten(pod=pod, grace_s=longest_s)
     if asked_s > longest_s:
         return msgspec.structs.replace(evict, grace_s=longest_s)
-    # With a grace of 0 the apiserver would forget it before the kubelet has heard of it.
+    # With a grace of 0 the apiserver would forget the pod before the kubelet has heard of the deletion.
     return msgspec.structs.replace(evict, grace_s=1 if asked_s == 0 else None)
 
 
@@ -78,8 +79,8 @@ def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
     if grace_s(pod) <= longest_s:
         return None
     note = (
-        f"its grace period is {grace_s(pod):.0f} s: when its job has lost the node it is given {longest_s} s "
-        "(longestGraceSeconds of the Slurm cluster, partition or namespace), then its containers are killed"
+        f"its grace period is {grace_s(pod):.0f} s, but if its job loses the node, the pod gets only {longest_s} s "
+        "(longestGraceSeconds of the Slurm cluster, partition or namespace); then its containers are killed"
     )
     return Warn(pod=pod, reason="GraceTooLong", note=note)
 
@@ -113,8 +114,8 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
 
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
-    """True if more than `TOLD_PATIENCE_S` seconds have passed since Slurm confirmed that it sent the job the signal to
-    end. The caller asks only about jobs that have not ended.
+    """True if more than `TOLD_PATIENCE_S` seconds have passed since Slurm first answered the request to send the job
+    the signal to end. The caller asks only about jobs that have not ended.
     """
     return job.heard_at is not None and snapshot.now - job.heard_at > TOLD_PATIENCE_S
 

@@ -3,7 +3,8 @@ get a replacement job. Pods that somebody bound by hand, without a job, get a jo
 
 The pods hold their nodes in any case, and Slurm learns that only from a job. So the replacement job asks for exactly
 these nodes. Pods of the gang without a node then get jobs of their own. If the pods on one node need more than those on
-another, each pod gets a job of its own. If Slurm still knows a job that lost its nodes, `bound` decides.
+another, each pod gets a job of its own. If Slurm has already given one of the nodes to another job, all pods of the
+gang are evicted. If Slurm still knows a job that lost its nodes, `bound` decides.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _evict_for_another(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[G
     evictions = []
     for pod in snapshot.staying:
         node = snapshot.holding[pod.uid]
-        goes_along = f"; the pod on {node} goes with its gang" if node != given else ""
+        goes_along = f"; this pod, on {node}, goes with its gang" if node != given else ""
         evictions.append(Evict(pod=pod, job=job, cause=EndCause(reason=JOB_LOST, message=f"{why}{goes_along}")))
     return evict_all(evictions, gang, policy)
 
@@ -88,6 +89,9 @@ def _submit(snapshot: Snapshot, gang: Gang, nodes: dict[str, str], policy: Polic
         note=f"Slurm has lost the job of this pod; the pod keeps running and a new job is submitted for {where}",
     )
     if not snapshot.had_job:
-        note = f"somebody else put this pod on its node, past Slurm; it stays and a job is submitted for {where}"
+        note = (
+            "somebody else put this pod on its node without asking Slurm; the pod stays, and a job is submitted "
+            f"for {where}"
+        )
         warning = Warn(pod=first, reason=BOUND_BY_OTHERS, note=note)
     return [warning, Submit(request=request, pods=snapshot.staying)]

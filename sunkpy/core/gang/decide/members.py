@@ -37,8 +37,9 @@ def waiting(gang: Gang) -> list[Pod]:
 
 
 def free_devices(snapshot: Snapshot, gang: Gang) -> list[GangAction]:
-    """Return actions that release the devices reserved by the claims of pods without a node: the pods' job was given
-    back, or a binding was interrupted. Empty while a job of the gang has nodes on which its pods are about to be bound.
+    """Return actions that release the devices reserved by the claims of pods without a node: the pods' job was
+    cancelled, or a binding was interrupted. Empty while a job of the gang has nodes on which its pods are about to be
+    bound.
     """
     if any(job.start_nodes and job.cancelled_at is None and not job.is_let_go for job in snapshot.live_jobs):
         return []
@@ -120,17 +121,20 @@ def too_large(pod: Pod, job: Job, why: str) -> Warn:
     """Return a warning that the pod asks for more than the job has for it at its seat; `why` says what is lacking and
     what is done.
     """
-    note = f"the pod asks for more than its seat in Slurm job {job.id} has: it {why}"
+    note = f"the pod asks for more than its part of Slurm job {job.id} has: this part {why}"
     return Warn(pod=pod, reason="AsksForMore", note=note)
 
 
 def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
-    """Return reports that let the pods wait and keep the job, because it is unknown which pods belong on the job's
-    nodes. Once the job has held nodes for `IDLE_PATIENCE_S` seconds with no pod on them, return an action that cancels
-    the job.
+    """Return reports that say why the pods wait. This is for a gang of unknown size: nobody knows which pods belong on
+    the nodes of its job, so no pod is bound, and the job is kept. Once the job has held nodes for `IDLE_PATIENCE_S`
+    seconds with no pod on them, return an action that cancels the job.
     """
     if snapshot.idle_s >= IDLE_PATIENCE_S:
         return [
-            Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s it was not known for which pods it is: {gang.refused}")
+            Cancel(
+                job=job.id,
+                why=f"for {IDLE_PATIENCE_S:.0f} s nobody could tell for which pods the job is: {gang.refused}",
+            )
         ]
     return report_all(gang, gang.refused, WaitCause.REFUSED)

@@ -28,11 +28,11 @@ from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
-_UNPROVED = "nothing proves that it is this pod's: its comment was changed, or slurmctld has not sealed it"
+_UNPROVED = "nothing proves that the job is for this pod: its comment was changed, or slurmctld has not sealed the job"
 
 _BY_COUNT = (
-    "Slurm counts the GPUs of the node, and the device plugin chooses them: it may hand out one that Slurm has given "
-    "to another job there. Whole nodes are safe: "
+    "Slurm only counts the GPUs of the node, and the device plugin chooses them: the plugin may give the pod a GPU "
+    "that Slurm has given to another job there. Whole nodes are safe: "
     'sunkpy.dev/exclusive: "true", or scheduler.gpuSharing: exclusive for all'
 )
 
@@ -53,24 +53,26 @@ NEVER_STARTS = {
     "JobHeldUser": "the job is held until somebody releases it",
     "JobHoldMaxRequeue": "the job was queued again too often, and Slurm holds it",
 }
-"""Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something."""
+"""Pending reasons (man squeue, JOB REASON CODES) that go away only when a person changes something, or some of them
+when a node is added. Each has its meaning for people.
+"""
 
 
 _NEEDS_NODE = ("Resources", "ReqNodeNotAvail", "BadConstraints", "PartitionConfig")
-"""Pending reasons of a job that another node would help. A partition that has lost its last node has none, and Slurm
-also says ReqNodeNotAvail of nodes that an autoscaler could add. Another node does not help a job that waits for a
-limit, a licence or its turn (`Priority`).
+"""Pending reasons of a job that another node would help. PartitionConfig is among them, because Slurm gives it for a
+partition that has lost its last node; and ReqNodeNotAvail, because Slurm also gives it for nodes that an autoscaler
+could add. Another node does not help a job that waits for a limit, a licence or its turn (`Priority`).
 """
 _ASKED_FOR_BY_NODESETS = ("Resources", "ReqNodeNotAvail", "PartitionConfig")
-"""Pending reasons for which the status of a growing NodeSet asks autoscalers for nodes. If the job's pods asked them as
-well, they would buy twice as many. `BadConstraints` is not among them: Slurm holds such a job, and only its pods can
-say what it lacks.
+"""Pending reasons for which the status of a growing NodeSet asks autoscalers for nodes. If the job's pods asked as
+well, autoscalers would buy twice as many nodes. `BadConstraints` is not among these reasons: Slurm holds such a job,
+and only its pods can say what it lacks.
 """
 
 
 def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
-    """Return the actions for a gang whose pods have no nodes: they submit a job, update a pending one, or bind the pods
-    when the job has started.
+    """Return the actions for a gang whose pods have no nodes: they submit a job, update or cancel a pending one, bind
+    the pods when the job has started, or say why the pods wait.
     """
     warnings: list[GangAction] = [
         Warn(pod=gang.members[0], reason="UnknownAnnotation", note=str(problem))

@@ -1,8 +1,9 @@
 """What the ResourceClaims of pods ask for, as GRES that Slurm counts, and why a claim is refused.
 
 The administrator maps each DeviceClass to a GRES (`scheduler.deviceClasses`). A request for some devices of one class
-is then a number of a GRES. Slurm knows nothing else that a request may contain (selectors, capacity …), so a request
-with such a part is refused, and the message names the part.
+is then a number of a GRES. Slurm knows nothing else that a request may contain (selectors, capacity …). So a request
+with such a part is refused, and the message names the part. Only tolerations are allowed, because the scheduler checks
+them itself.
 
 The devices are added to the pod's own requests as `claimed.sunkpy.dev/<class>`, so the code that plans a job finds them
 there. A pod on a node keeps the devices that it has. Other extended resources, such as `nvidia.com/gpu`, become GRES in
@@ -146,7 +147,7 @@ def _refused_request(request: DeviceRequest, classes: Mapping[str, str]) -> str:
         return f"{whose} asks for a part of a device (capacity), and Slurm gives whole ones"
     if asked.device_class_name not in classes:
         known = ", ".join(sorted(classes))
-        return f"{whose}: no GRES is set for class {asked.device_class_name} (scheduler.deviceClasses has {known})"
+        return f"{whose}: scheduler.deviceClasses names no GRES for class {asked.device_class_name}, only for {known}"
     return ""
 
 

@@ -1,8 +1,9 @@
 """Chooses the device for each request of a ResourceClaim: the device behind the index that Slurm gave to the pod's job.
 
 The slurmd of a node publishes what is behind each of Slurm's device indices there. The device is the one in the node's
-ResourceSlices with the same uuid or PCI address. If slurmd and ResourceSlices do not agree, no device is chosen. A
-device that another claim has is not chosen either: neither apiserver nor kubelet would refuse a second owner.
+ResourceSlices that has the same uuid and PCI address; one of the two is enough if only that one is known on both sides.
+If slurmd and ResourceSlices do not agree, no device is chosen. A device that another claim has is not chosen either:
+neither apiserver nor kubelet would refuse a second owner.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ class DeviceDemand(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that is to be bound, the devices of its node, and its ResourceClaims (`claims`, by the pod's own names for
     them).
 
-    `indices`: the device indices that the pod has of the job's, as in its annotation. `mappings`: if the scheduler made
-    a claim for the pod, which container has which request of that claim. `counted`: for how many devices of claims the
-    job was asked; None if that is unknown.
+    `indices`: the pod's share of the job's device indices on the node, as the text of its annotation. `mappings`: if
+    the scheduler made a claim for the pod, which container has which request of that claim. `counted`: for how many
+    devices of claims the job was asked; None if that is unknown.
     """
 
     pod: Pod

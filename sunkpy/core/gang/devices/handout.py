@@ -1,9 +1,10 @@
 """Which GPUs sunkpy's device plugin hands to a container of a node.
 
 The kubelet tells the plugin how many GPUs a container wants, but not which pod or container it is. So the scheduler
-binds pods of one job at a time to a node: pods of the next job wait until the kubelet has admitted the pods of this one
-(`holds_up`). Only one container of a pod may ask for GPUs. The pod's annotation says which GPUs Slurm gave to its job.
-If the annotation, the wanted number and the GPUs of the node do not agree, the plugin refuses, and the pod fails.
+binds pods with such GPUs to a node for one job at a time: pods of the next job wait until the kubelet has admitted the
+pods of this one (`holds_up`). Only one container of a pod may ask for GPUs. The pod's annotation says which GPUs Slurm
+gave to its job. If the annotation, the wanted number and the GPUs of the node do not agree, the plugin refuses, and the
+pod fails.
 
 Source: kubelet pkg/kubelet/cm/devicemanager/manager.go (devicesToAllocate, Allocate at admission, before the status has
 a start time).
@@ -22,8 +23,8 @@ from sunkpy.core.model.objects import Pod, PodSpec
 
 
 class HandoutRefused(Exception):
-    """The device plugin hands out no GPU to the container that asks. The text says why, and the pod's status shows
-    it.
+    """The device plugin hands out no GPU to the container that asks. The text says why, and the pod's status shows that
+    text.
     """
 
 
@@ -54,7 +55,7 @@ def gpus_asked(spec: PodSpec, resource: str) -> list[int]:
 
 def holds_up(pod: Pod, resource: str) -> bool:
     """True if the pod is on a node and asks for GPUs (`resource`), and the kubelet has not admitted it yet. Until then,
-    the pods of other jobs have to wait.
+    pods of other jobs that ask for these GPUs have to wait.
     """
     is_admitted = pod.is_finished or pod.status.start_time is not None
     return bool(pod.spec.node_name) and not is_admitted and bool(gpus_asked(pod.spec, resource))

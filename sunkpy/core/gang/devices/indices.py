@@ -43,7 +43,7 @@ def assign_devices(
     for.
 
     Args:
-        seats: by pod uid, the pod's place in the job and its Slurm node.
+        seats: by pod uid, the pod's seat (its room in the job) with the Slurm node.
         devices: the job's devices, by Slurm node.
         gpu_resources: extended resource → GRES name.
     """
@@ -97,8 +97,8 @@ def _take(indices: Indices, gres: str, count: int, free: Container[str]) -> list
 
 
 def _words(indices: Indices) -> dict[str, _Place]:
-    """Return every word that can name one of these devices in a pod's annotation (`0`, `gpu:h100:0`), each with the
-    device: a GRES and an index.
+    """Return all words by which a pod's annotation can name one of these devices (`0`, `gpu:h100:0`), each with the
+    device that it names: a GRES and an index.
     """
     return {
         str(at) if gres == _GPU else f"{gres}:{at}": (gres_name(gres), at)

@@ -121,7 +121,10 @@ def assemble(
     family, said = (plain_pod.FAMILY, id) if is_solo else _family_of(pods[0], owners, families)
     what = top(pods[0], owners) or f"{family.name} {id}"
     if not said.shares_owner_with(id):
-        why = f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation was changed"
+        why = (
+            f"pod {pods[0].name} does not say any more that it belongs to {id}: a label or annotation of the pod was "
+            "changed, or an owner reference of the pod or of an object above it"
+        )
         return unsized(id, pods, owners, kind=str(id), problem=Problem(text=why, fatal=True))
     if odd := next((each for each in owners if isinstance(each, OddOwner) and each.is_a in family.reads), None):
         return unreadable(id, pods, why=f"{odd.kind} {'/'.join(odd.key)} cannot be read: {odd.why}")
@@ -171,8 +174,8 @@ def unreadable(id: GangId, pods: Sequence[Pod], *, why: str) -> Gang:
 
 
 def speaks_for(id: GangId, pod: Pod, owners: Owners, *, families: Families = FAMILIES) -> bool:
-    """True if the pod's labels, annotations and owners still say that it belongs to the owner of this gang. People may
-    have changed them since the pod was assigned to the gang. A pod that became a gang of its own always belongs to it.
+    """True if the pod's labels, annotations and owners still say that the pod belongs to the owner of this gang. People
+    may have changed them since the pod was put into the gang. For a pod that became a gang of its own, always True.
     """
     return id.unit in (extra_unit(pod), apart_unit(pod)) or _family_of(pod, owners, families)[1].shares_owner_with(id)
 

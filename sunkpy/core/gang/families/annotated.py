@@ -3,15 +3,15 @@
     sunkpy.dev/gang: solver                    pods with the same value in one namespace are one gang
     sunkpy.dev/gang-size: "5"                  the number of pods
 
-or, if the pods have several roles,
+or, if the pods have several roles, with these two in place of `gang-size`:
 
     sunkpy.dev/gang-roles: "leader=1,worker=4" the number of pods of each role; the first role has the first ranks
     sunkpy.dev/gang-role: worker               the role of this pod
 
-Each pod needs the annotations, so users write them into the pod template; all pods must agree. If both forms are used,
-the numbers of the roles must add up to the size. All pods must exist before the job is submitted. If one Indexed Job or
-StatefulSet numbers the pods of a role, these numbers are the ranks; if not, the oldest pods come first. Pods beyond the
-declared number get jobs of their own.
+Each pod needs the annotations, so users write them into the pod template. All pods of a gang must declare the same
+numbers. If both forms are used, the numbers of the roles must add up to the size. All pods must exist before the job is
+submitted. If one Indexed Job or StatefulSet numbers the pods of a role, these numbers are the ranks; if not, the oldest
+pods come first. Pods beyond the declared number get jobs of their own.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 Users choose gang ids, which are unique within an Armada queue. Armada leases all pods of a gang together and makes them
 one by one, each with a nodeSelector for the node that Armada has chosen (`sunkpy.core.gang.seating.named_nodes`). The
 annotation `gangNodeUniformityLabel` names a node label: all nodes of the gang must have the same value of this label.
-Armada's nodes have it.
+The nodes on which Armada runs have this label.
 
 Source: armada internal/common/constants, internal/executor/util/kubernetes_object.go, docs/scheduling.md.
 """

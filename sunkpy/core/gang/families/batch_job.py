@@ -2,7 +2,8 @@
 
 Even if `parallelism` equals `completions`, the pods need not run together. A Job is a gang only if an annotation or a
 group says so, and then another family (kind of workload) takes its pods. That family asks this module the same
-questions: does the Job replace an evicted pod, can it be suspended instead, will it make more pods?
+questions: does the Job replace an evicted pod, can the Job be suspended instead of evicting its pods, will the Job make
+more pods?
 
 Sources: kubernetes 1.35 pkg/controller/job/job_controller.go (a deleted pod counts as failed), backoff_utils.go,
 pod_failure_policy.go (the first rule that matches decides; sunkpy sets the condition DisruptionTarget).

@@ -1,7 +1,8 @@
 """What families (kinds of workloads) use to identify the gang of a pod: its controller, the owners above it, and names
 in its labels.
 
-Owner references are read before the owners, so the right family takes the pod even if its owner cannot be read.
+Owner references are looked at first, and then the owners themselves. So the right family takes the pod even if its
+owner cannot be read.
 
 A name outlives the object with that name: if a PodGroup is deleted, its pods may still run. So the identity of pods
 that share the name of a group is made of the name alone, whether the group exists or not.

@@ -4,9 +4,9 @@ A daemon's pod names this scheduler by mistake, or by a default of its namespace
 the daemon, and a job for it would take room from others.
 
 Whoever makes a pod writes its owner references, and a pod without a job escapes the limits that Slurm sets for people.
-So the DaemonSet must exist with the uid of the reference, and an administrator must list its namespace. Slurm gives
-GPUs to jobs, and a daemon must not take these, so this family does not take a pod that asks for a GPU or has a
-ResourceClaim. All other pods of DaemonSets get a job.
+So the DaemonSet must exist with the uid of the reference, and its namespace must be in `scheduler.daemonSetNamespaces`
+of the chart. Slurm gives GPUs to jobs, and a daemon must not take these, so this family does not take a pod that asks
+for a GPU or has a ResourceClaim. All other pods of DaemonSets get a job.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def required(owners: Owners, kind: Kind, *, called: str) -> Owner:
 
 def _bounded(owner: Owner) -> Owner:
     if (size_bytes := memoryview(owner.spec).nbytes) > _MOST_SPEC_BYTES:
-        text = f"its spec has {size_bytes} bytes, and {_MOST_SPEC_BYTES} are the most: make several of it"
+        text = f"its spec has {size_bytes} bytes, and may have at most {_MOST_SPEC_BYTES}: make several objects of it"
         raise BadDeclaration(f"{owner.kind} {'/'.join(owner.key)}: {text}")
     return owner
 

@@ -85,9 +85,9 @@ class LabelValue(_Table, frozen=True, kw_only=True):
 class RoleRule(_Table, frozen=True, kw_only=True):
     """An entry of `roles` in `scheduler.workloads`: describes the pods of one role in a gang, such as its workers.
 
-    `label`: a pod with this label belongs to the role. `count_path` and `min_path`: where the owner says how many pods
-    the role has, and how many must start together. `index_label`, `index_annotation`: where a pod has its number.
-    `later`: True if the job starts without these pods.
+    `label`: a pod with this label belongs to the role; None: all pods that no other role takes. `count_path` and
+    `min_path`: where the owner says how many pods the role has, and how many must start together. `index_label`,
+    `index_annotation`: where a pod has its number. `later`: True if the job starts without these pods.
     """
 
     name: str
@@ -123,8 +123,8 @@ class WorkloadRule(_Table, frozen=True, kw_only=True):
     """One entry of `scheduler.workloads`, by which an administrator describes a kind of workload.
 
     `owner_kind`: the object that owns or groups the pods. `unit_by`: only pods with the same value of this label or
-    annotation are one gang. `named_by`: this label or annotation of a pod names the object. `suspend_path`: the field
-    that suspends the object; it is not used together with `unit_by`.
+    annotation are one gang; pods without it are left to other families. `named_by`: this label or annotation of a pod
+    names the object. `suspend_path`: the field that suspends the object; it is not used together with `unit_by`.
     """
 
     name: str
@@ -142,8 +142,8 @@ class WorkloadRule(_Table, frozen=True, kw_only=True):
         if self.unit_by and self.named_by:
             raise ValueError(f"workload {self.name}: write either unitBy or namedBy")
         names = [role.name for role in self.roles]
-        if len(set(names)) < len(names):
-            raise ValueError(f"workload {self.name}: a role is named twice: {', '.join(names)}")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"workload {self.name}: a role is named twice: {', '.join(twice)}")
         if all_but_last := [role.name for role in self.roles[:-1] if role.label is None]:
             raise ValueError(f"workload {self.name}: role {all_but_last[0]} needs a label; only the last may lack it")
         if all(role.later for role in self.roles):

@@ -1,11 +1,11 @@
 """The family of JobSets, and of workloads made of JobSets: a TrainJob of Kubeflow Trainer v2 makes a JobSet of the same
 name.
 
-All pods of a JobSet are one gang, with two exceptions. ReplicatedJobs that begin when others are Complete are a stage,
-and each stage is a gang of its own, because the pods of the earlier stage are gone by then. With exclusive placement
-each child Job is a gang of its own, on nodes of one topology domain: JobSet's webhook refuses the Job's other pods
-until its first pod is bound. A restart replaces all pods: the label restart-attempt is the generation of the gang,
-which tells restarts apart.
+All pods of a JobSet are one gang, with two exceptions. First, replicatedJobs that begin only when others are Complete
+are a later stage. Each stage is a gang of its own, because the pods of the earlier stage are gone by then. Second, with
+exclusive placement each child Job is a gang of its own, on nodes of one topology domain: JobSet's webhook refuses the
+Job's other pods until its first pod is bound. A restart replaces all pods: the label restart-attempt is the generation
+of the gang, which tells restarts apart.
 
 Sources: jobset v0.10.1 api/jobset/v1alpha2/jobset_types.go (labels, defaults), pkg/controllers/jobset_controller.go
 (labelAndAnnotateObject, reconcileReplicatedJobs), failure_policy.go, depends_on.go,
@@ -210,7 +210,7 @@ def _stages_of(jobset: Owner) -> dict[str, str]:
     try:
         return _stages(jobset.spec_as(_Order).replicated_jobs)
     except (msgspec.ValidationError, RecursionError, BadDeclaration):
-        return {}  # assembling it will say so
+        return {}  # `assemble` reports the error
 
 
 def _stages(jobs: Sequence[_Ordered]) -> dict[str, str]:

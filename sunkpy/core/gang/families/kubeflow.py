@@ -77,14 +77,16 @@ def seats(owner: Owner, sizes: Mapping[str, int], policy: RunPolicy, *, least_wo
     if least_workers is not None:
         count(owner, "spec.elasticPolicy.minReplicas", least_workers, least=1)
         if least_workers > workers:
-            raise BadDeclaration(f"{whose}: spec.elasticPolicy.minReplicas is {least_workers} of {workers} workers")
+            raise BadDeclaration(
+                f"{whose}: spec.elasticPolicy.minReplicas is {least_workers}, more than the {workers} workers"
+            )
         held[WORKER] = least_workers
     least = policy.scheduling_policy.min_available if policy.scheduling_policy else None
     if least is not None:
         field = "spec.runPolicy.schedulingPolicy.minAvailable"
         count(owner, field, least, least=1)
         if least > total:
-            raise BadDeclaration(f"{whose}: {field} is {least} of {total} pods")
+            raise BadDeclaration(f"{whose}: {field} is {least}, more than the {total} pods")
         if least_workers is None and WORKER in held:
             held[WORKER] = max(workers - (total - least), 0)
     return held

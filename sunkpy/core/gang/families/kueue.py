@@ -1,5 +1,5 @@
-"""The family of Kueue's groups of plain pods: a label on pods names the group, and an annotation says how many pods it
-has.
+"""The family of Kueue's groups of plain pods: a label on pods names the group, and an annotation says how many pods the
+group has.
 
 The pods have a scheduling gate until Kueue has seen all of them; then Kueue removes the gates one by one. A gated pod
 must not be scheduled, so the job waits for the last gate. With fast admission Kueue removes the gates of the pods that

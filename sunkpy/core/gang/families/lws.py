@@ -1,10 +1,11 @@
 """The family of LeaderWorkerSets: one gang for each group, which is a leader and its workers.
 
-The leader is made first. Its workers are made together with it; or when the leader is Ready (startupPolicy
-LeaderReady); or when the leader is bound (exclusive topology, which keeps the pods of a group on nodes of one topology
-domain, and other groups away). If subgroups each need a domain of their own, the gang is refused. The leader's pod owns
-the workers' StatefulSet. A group that is made again has another leader, whose uid is the generation of the gang, which
-tells restarts apart. The label group-key cannot be the generation, because it is a hash of the leader's name.
+The leader is made first. Its workers are made at once after it, or when the leader is Ready (startupPolicy
+LeaderReady), or when the leader is bound (exclusive topology). Exclusive topology keeps the pods of a group on nodes of
+one topology domain, and other groups away from this domain. If subgroups each need a domain of their own, the gang is
+refused. The leader's pod owns the workers' StatefulSet. A group that is made again has another leader. The leader's uid
+is the generation of the gang (the part of its identity that tells restarts apart). The label group-key cannot be the
+generation, because it is a hash of the leader's name.
 
 Sources: lws v0.7.0 api/leaderworkerset/v1/leaderworkerset_types.go, pkg/controllers/pod_controller.go (Reconcile,
 handleRestartPolicy), pkg/webhooks/pod_webhook.go (Default, genGroupUniqueKey).
@@ -109,7 +110,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 def _refused(pod: Pod, workers: int) -> tuple[Problem, ...]:
     """Return a fatal problem if the group is divided into subgroups that each need a topology domain of their own;
-    empty if not. The leader's annotations say so before the workers exist, which have the same annotations.
+    empty if not. The leader has the same annotations as its workers, so this is known before the workers exist.
     """
     topology, size = pod.annotations.get(SUBGROUP_EXCLUSIVE, ""), ordinal(pod.annotations.get(SUBGROUP_SIZE))
     # If all workers are one subgroup, with the leader in it or not, one domain is enough.

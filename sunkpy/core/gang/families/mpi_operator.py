@@ -76,7 +76,7 @@ def _assemble(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 def _roles(job: Owner, spec: _Spec, pods: Sequence[Pod]) -> tuple[Role, ...]:
     """Return the two roles of an MPIJob, launcher and workers. The launcher comes first, because it has rank 0 if it
-    also works (runLauncherAsWorker).
+    also does the work of a worker (runLauncherAsWorker).
     """
     launcher, worker = spec.of(LAUNCHER), spec.of(WORKER)
     sizes = {LAUNCHER: 1 if launcher else 0, WORKER: (worker.replicas or 0) if worker else 0}

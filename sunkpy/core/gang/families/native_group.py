@@ -3,9 +3,9 @@
 
 A pod of 1.35 names a Workload, a pod group in it, and perhaps a replica of that group; each replica is a gang of its
 own. A pod of 1.36 names a PodGroup. With the policy *gang*, `minCount` pods are a gang, and all of them must exist
-before the job is submitted. With the policy *basic*, this family does not take the pods: each is treated by its owner's
-kind, as if it were in no group. A PodGroup that is part of a CompositePodGroup (1.37) is refused: its pods would start
-without the other groups.
+before the job is submitted; further pods get jobs of their own. With the policy *basic*, this family does not take the
+pods: another family takes each of them by the kind of its owner, as if it were in no group. A PodGroup that is part of
+a CompositePodGroup (1.37) is refused: its pods would start without the other groups.
 
 Sources: kubernetes staging/src/k8s.io/api/scheduling: v1alpha1 (`podGroups[].policy`, immutable), v1alpha2 and later
 (`schedulingPolicy`; only `minCount` can change; `schedulingConstraints.topology`, one key).
@@ -109,7 +109,7 @@ def _is_basic(pod: Pod, owners: Owners) -> bool:
     try:
         policy = _policy(pod, group) if group is not None else _Policy()
     except (msgspec.ValidationError, RecursionError, BadDeclaration):
-        return False  # assembling it will say so
+        return False  # `assemble` reports the error
     return policy.basic is not None and policy.gang is None
 
 

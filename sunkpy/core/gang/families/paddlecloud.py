@@ -64,7 +64,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
         spec = job.spec_as(_Spec)
         held = _seats(job, spec)
     except (msgspec.ValidationError, RecursionError, BadDeclaration):
-        return False  # assembling it will say so
+        return False  # `assemble` reports the error
     if spec.worker is None or pod.labels.get(TYPE) != _WORKER:
         return False
     return held[_WORKER] <= _index(pod) < spec.worker.replicas
@@ -80,7 +80,7 @@ def _seats(job: Owner, spec: _Spec) -> dict[str, int]:
         count(job, "spec.worker.requests", least, least=1)
         if least > held[_WORKER]:
             raise BadDeclaration(
-                f"PaddleJob {'/'.join(job.key)}: spec.worker.requests is {least} of {held[_WORKER]} workers"
+                f"PaddleJob {'/'.join(job.key)}: spec.worker.requests is {least}, more than the {held[_WORKER]} workers"
             )
         held[_WORKER] = least
     return held

@@ -1,8 +1,9 @@
 """The family of pods that start with no others: each is a gang of one, with the pod's name and uid as its identity.
 
-It has the pods of a Deployment, ReplicaSet or StatefulSet (Parallel or ordered), and those of workloads that are built
-of these: Knative and KServe revisions, the JobManager and the TaskManagers of Flink, the parts of Pulsar. Each of these
-pods can be evicted alone, and its controller replaces it. Bare pods, which nothing replaces, belong here, too.
+This family has the pods of a Deployment, ReplicaSet or StatefulSet (Parallel or ordered), and those of workloads that
+are built of these: Knative and KServe revisions, the JobManager and the TaskManagers of Flink, the parts of Pulsar.
+Each of these pods can be evicted alone, and its controller replaces it. Bare pods, which nothing replaces, belong here,
+too.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 
 def _unit(pod: Pod, cluster: Owner | None) -> str:
     """Return the name of the worker replica that a pod belongs to, if this replica has several hosts and the autoscaler
-    added it: it is then a gang of its own. Empty for all other pods.
+    added it: such a replica is a gang of its own. Empty for all other pods.
 
     A replica keeps its number, and its replacement gets the number again. A replica beyond the group's minimum counts
     as added; only people change the minimum.

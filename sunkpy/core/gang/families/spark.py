@@ -127,9 +127,9 @@ def _identify(pod: Pod, owners: Owners) -> GangId | None:
 
 
 def _application(pod: Pod, owners: Owners) -> tuple[str, str]:
-    """Return name and uid of the SparkApplication to which the pod belongs; both are empty if there is none. Its owner
-    reference says so (of the driver, and since operator 2.5 of the executors, too); without one, the SparkApplication
-    that the pod's label names.
+    """Return name and uid of the SparkApplication to which the pod belongs; both are empty if there is none. The pod's
+    owner reference decides (the driver has one, and since operator 2.5 executors have one, too). Without it, the
+    SparkApplication counts that the pod's label names.
     """
     if reference := reference_to(pod, SPARK_APPLICATION):
         return reference.name, reference.uid

@@ -6,9 +6,9 @@ schedulingPolicy.minAvailable, get jobs of their own. A pod that is made again h
 tells the two apart, so the gang has no generation (the part of its identity that tells restarts apart). An MPIJob of
 version v2beta1 belongs to the family of mpi-operator.
 
-The operator usually replaces evicted pods, but not always. For each pod that it sees Failed it waits until the pod's
-deletion is reported, also for a pod that is already gone. Until it stops waiting (ExpectationsTimeout) it does nothing,
-and no event makes it look again.
+The operator usually replaces evicted pods, but not always. For each pod that the operator sees Failed, it waits until
+the pod's deletion is reported, also for a pod that is already gone. Until this wait times out (ExpectationsTimeout) the
+operator does nothing for the job, and no event ends the wait earlier.
 
 Sources: training-operator v1.8.1 (JAXJob: v1.9.2) pkg/apis/kubeflow.org/v1/*_types.go and *_defaults.go,
 pkg/controller.v1/common/pod.go (ReconcilePods: what is restarted), control/pod_control.go (DeletePod), Reconcile and
@@ -49,7 +49,9 @@ _RANKED: Final = ("chief", "master", LAUNCHER, "scheduler", "server", WORKER)
 """Roles in rank order; other roles follow, by name."""
 
 _LEADERS: Final = ("chief", "master", LAUNCHER, "scheduler")
-"""Roles whose exit codes are the job's. If a job has none of them, the workers' exit codes count."""
+"""Roles whose exit codes are the job's. If a job has none of them, the workers' exit codes count; of a TFJob only that
+of the first worker, unless its successPolicy is AllWorkers.
+"""
 
 _OVER: Final = ("Succeeded", "Failed")
 
@@ -118,7 +120,7 @@ def _is_elastic(pod: Pod, job: Owner) -> bool:
         spec = job.spec_as(_Spec)
         held = _seats(job, spec)
     except (msgspec.ValidationError, RecursionError, declaration.BadDeclaration):
-        return False  # assembling it will say so
+        return False  # `assemble` reports the error
     of_role = pod.labels.get(TYPE) == WORKER and WORKER in held
     return of_role and held[WORKER] <= kubeflow.index(pod) < _sizes(job, spec)[WORKER]
 

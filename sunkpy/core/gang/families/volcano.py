@@ -161,7 +161,9 @@ def _assemble_job(id: GangId, pods: Sequence[Pod], owners: Owners) -> Gang:
 
 
 def _no_tiers(parts: Mapping[str, Sequence[_Tiered]]) -> tuple[Problem, ...]:
-    """Return a problem for each place in the spec that asks for a tier of HyperNodes. `parts`: by the path to them."""
+    """Return a problem for each place in the spec that asks for a tier of HyperNodes. `parts`: the path of each place →
+    the objects that stand there.
+    """
     return tuple(
         Problem(
             text=f"{path}networkTopology is not read, because Slurm knows no tiers: ask for sunkpy.dev/switches: 1",

@@ -2,9 +2,10 @@
 must be placed together.
 
 `yunikorn.apache.org/task-groups` is a JSON list on that pod. `yunikorn.apache.org/task-group-name` on each pod names
-its group. The annotation `yunikorn.apache.org/app-id` or the label `applicationId` names the application. The job has
-room for the pods of all groups as soon as the first pod exists, before the others are made: Spark's driver makes the
-executors. Pods beyond `minMember` get jobs of their own. So does each pod of an application without task groups.
+its group. The annotation or label `yunikorn.apache.org/app-id`, or the label `applicationId` or `spark-app-selector`,
+names the application. The job has room for the pods of all groups as soon as the first pod exists, before the others
+are made: Spark's driver makes the executors. Pods beyond `minMember` get jobs of their own. So does each pod of an
+application without task groups.
 
 Sources: yunikorn-k8shim pkg/common/utils/gang_utils.go, pkg/cache/application.go; "Labels and annotations" of its site.
 """

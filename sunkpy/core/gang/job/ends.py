@@ -1,9 +1,9 @@
 """Says why a job ended, in words for the owner of its pods, and finds the job that took its node.
 
 Pods of a job that was preempted or lost its node are disrupted and get the condition DisruptionTarget: a Job whose
-podFailurePolicy ignores this condition does not count their failure. Pods of a job that a person cancelled, or that
-reached its own limit of time or memory, get another condition. With DisruptionTarget, a Job that ignores it would make
-these pods again for ever.
+podFailurePolicy ignores this condition does not count their failure. Pods of a job that failed, that a person
+cancelled, or that reached its own limit of time or memory, get another condition. If they got DisruptionTarget, a Job
+that ignores it would make these pods again for ever.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sunkpy.core.model.objects import Budget, Pod
 from sunkpy.core.model.states import JobId, SlurmJob, is_job_pending
 
 NEWEST_ASKED: Final = 5
-"""How many of the newest jobs, if unknown to the scheduler, are read from Slurm to find a preemptor, each in a
-request. The preemptor was mostly submitted just now.
+"""The most jobs that are read from Slurm to find a preemptor (the job that took a node), each in a request of its own.
+These are the newest of the jobs that the scheduler does not know: most preemptors were submitted just before.
 """
 NEWEST_KNOWN: Final = 50
-"""How many of the newest jobs that the scheduler knows are compared to find a preemptor: these cost no request."""
+"""The most of the newest jobs known to the scheduler that are compared to find a preemptor. They cost no request."""
 
 IsKnown = Callable[[JobId], bool]
 
@@ -108,7 +108,7 @@ def find_violated(pod: Pod, budgets: Iterable[Budget]) -> Budget | None:
 
 def flag_of(reason: str) -> str:
     """Return the flag of a Slurm job's state for which sunkpy gives this reason in a pod's condition: `PREEMPTED` for
-    `PreemptionByScheduler`. Empty if no flag has this reason.
+    `PreemptionByScheduler`. The first such flag counts; empty if there is none.
     """
     return next((flag for flag, known, _ in _BY_FLAG if known == reason), "")
 
@@ -176,11 +176,12 @@ def choose_preemptor(
     tiers: Mapping[str, int],
     named: Mapping[JobId, frozenset[str]],
 ) -> SlurmJob | None:
-    """Return the job for which Slurm preempted the job `preempted` on `node`; None if that is not certain.
+    """Return the job for which Slurm most likely preempted the job `preempted` on `node`; None if no job can be named.
 
     It is the first candidate that has begun on the node since the preemption, unless two began in the same second. If
-    none has begun there, it is a candidate that Slurm plans to start there, or without one the first in Slurm's queue.
-    Only a job of a higher priority tier than `preempted` can be the preemptor (preempt/partition_prio).
+    two did, no job is named. If none has begun there, it is a candidate that Slurm plans to start there, or without one
+    the first in Slurm's queue that may use the node. Only a job of a higher priority tier than `preempted` can be the
+    preemptor (preempt/partition_prio).
 
     Args:
         waited: candidates that were pending when the job was preempted. Another candidate counts only if it began later
@@ -188,8 +189,8 @@ def choose_preemptor(
             began in the same second counts only if Slurm plans no other job there.
         tiers: the priority tier of each partition that has the node; Slurm orders jobs by tier, then by priority, then
             by age.
-        named: for each job, the nodes for which it was named as preemptor a short time ago; a job that has as many
-            nodes as it asks for needs no more.
+        named: for each job, the nodes for which it was named as preemptor a short time ago. A waiting job is not named
+            for more nodes than it asks for.
     """
     above = _tier(preempted, tiers)
     higher = [job for job in candidates if _tier(job, tiers) > above]

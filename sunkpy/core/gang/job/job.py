@@ -43,19 +43,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             reports.
         turn: how often sunkpy has changed the terms.
         refused: the last terms that Slurm refused, or that ask for a change of an option which cannot change.
-        excluded: the nodes that sunkpy has ever excluded from the job; None if that is unknown.
+        excluded: the nodes that sunkpy has ever excluded from the job, as far as is known; None if that is unknown.
+            After a change of leader, all nodes that were excluded by then count as excluded by sunkpy.
         prologs: Slurm node → when its Prolog called for this job.
         epilogs: Slurm node → when its Epilog called for this job.
         missing: how many fresh answers of Slurm, one after another, did not contain the job.
         runs_again: Slurm reports the job as running after an Epilog proved its end: slurmctld was killed and has
             forgotten the end.
         is_unproved: Slurm's record of the job lacks the proof that the scheduler submitted it.
-        is_anothers: the id belongs to a job of somebody else now, so nothing that Slurm says of this id counts.
+        is_anothers: the id belongs to another job now, so nothing that Slurm says of this id counts.
         known_at: since when the scheduler knows the job.
         read_at: when Slurm was last asked for the job in full.
         as_of: when Slurm was asked for the newest full description that is known.
         told_at: when the job was last sent the signal to end.
-        heard_at: when Slurm first confirmed that signal.
+        heard_at: when Slurm first answered the request to send that signal, even if it refused.
         cancelled_at: when Slurm accepted sunkpy's order to cancel the job, which the job's state may not show yet.
     """
 
@@ -236,20 +237,22 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_replacement(self) -> bool:
-        """True if the job replaces a lost one: it was made only for the pods that had nodes when their job was lost."""
+        """True if the job was made only for the pods that had nodes when their job was lost. False also for a
+        replacement that has a slot for each seat of the gang: its kind is `whole`.
+        """
         return self.kind == REPLACEMENT
 
     @property
     def is_script_running(self) -> bool:
-        """True if the job's Prologs have ended on all nodes: if the job has a script, the script runs and can get a
-        signal.
+        """True if Slurm says that the job runs and is past its configuration. Then its Prologs have ended on all nodes,
+        unless its state reason is `Prolog`. If the job has a script, the script runs and can get a signal.
         """
         return slurm_states.is_job_running(self.state) and not self.state & _BEFORE_SCRIPT
 
     @property
     def is_ended_by_us(self) -> bool:
-        """True if Slurm has accepted sunkpy's order to end or cancel the job. When an Epilog then calls, no further
-        proof is needed that the job ends.
+        """True if Slurm has answered sunkpy's signal to end the job, or has accepted sunkpy's order to cancel it. When
+        an Epilog then calls, no further proof is needed that the job ends.
         """
         return self.cancelled_at is not None or self.heard_at is not None
 

@@ -2,14 +2,15 @@
 
 sunkpy's own annotations are `sunkpy.dev/<name>`. The names of SUNK (`sunk.coreweave.com/`) and slurm-bridge
 (`slurmjob.slinky.slurm.net/`) are read as aliases, so that a manifest for one of these works here unchanged. If several
-names of an option are set, sunkpy's own wins. A pod's own annotation wins over that of its owner. If an annotation of
-SUNK or slurm-bridge has no meaning here, an Event names it. An Event also names a wish for Kueue or KAI that Slurm
-cannot meet.
+names of an option are set, sunkpy's own wins. A pod's own annotation wins over that of its owner. Events name
+annotations that have no effect: those of sunkpy and slurm-bridge that are unknown or mean nothing here, SUNK's
+`user-id` and `group-id`, and wishes for Kueue or KAI that Slurm cannot meet. All other annotations of SUNK are ignored
+without an Event.
 
 The pods of a gang are one Slurm job, so what one of them asks for is asked for all: pods that say nothing follow the
 others. Two pods that ask for different things contradict each other, and the gang waits until one of them is changed.
-There are exceptions: name and comment are those of the pod of lowest rank; of several time limits the longest holds,
-because roles may end at different times.
+There are exceptions: name and comment are those of the first pod, by rank, that has them; of several time limits the
+longest holds, because roles may end at different times.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class BadOption(ValueError):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault in the annotations or specs of a gang's pods or of their owner, which a person should know. A `fatal`
-    fault keeps the gang from being submitted.
+    """A fault in the annotations or specs of a gang's pods or of their owner, which a person should know. With a
+    `fatal` fault, no job is submitted for pods without a node.
 
     `annotation`: the annotation at fault; empty if the fault is somewhere else.
     """
@@ -88,7 +89,10 @@ def read_options(
     for name, written in pods:
         saying.setdefault(frozenset(_own(written).items()), []).append(name)
     if len(saying) > _MOST_UNLIKE:
-        text = f"its pods ask for {len(saying)} different things by annotations, and {_MOST_UNLIKE} are the most"
+        text = (
+            f"the annotations of its pods are of {len(saying)} different kinds, and {_MOST_UNLIKE} are allowed: "
+            "make several gangs"
+        )
         return JobSpec(), (Problem(text=text, fatal=True),)
     layers, owners = [(dict(said), names[0]) for said, names in saying.items()], tuple(above)
     values: dict[str, object] = {}
@@ -115,8 +119,9 @@ def read_options(
 
 
 def _own(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a pod's annotations that may be options of the job, and those that an Event answers. Annotations
-    that the scheduler writes on a pod are left out, because they differ from pod to pod.
+    """Return those of a pod's annotations that may be options of the job, and those of other projects that sunkpy
+    ignores and names in an Event. Annotations that the scheduler writes on a pod are left out, because they differ from
+    pod to pod.
     """
     return {
         key: text
@@ -137,8 +142,8 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 def _said(layer: Mapping[str, str], name: str) -> _Said | None:
-    """Return what the annotations in `layer` say of the option `name`; None if they do not set it. An option can have
-    several annotations: the first that is set counts, sunkpy's own before its aliases.
+    """Return what the annotations of one object (`layer`) say of the option `name`; None if they do not set it. An
+    option can have several annotations: the first that is set counts, sunkpy's own before its aliases.
     """
     for annotation in _SPELLINGS[name]:
         text = layer.get(annotation, "")
@@ -264,7 +269,7 @@ def _one_of(meanings: Mapping[str, str]) -> Callable[[str], str]:
 
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}\$?")
 NEVER_USERS: Final = frozenset({"root", "slurm", "slurmrestd", "nobody"})
-"""Users who never own the job of a pod. The first two may do everything in Slurm."""
+"""Users who never own the job of a pod. `root` and `slurm` may do everything in Slurm."""
 
 
 def is_user(text: str) -> bool:
@@ -279,7 +284,7 @@ _EVENT: Final = rf"(?:after(?:any|notok|ok):{_JOB}(?::{_JOB})*|after:{_JOB}(?:\+
 
 _user: Final = _text(is_user, "{text!r} is not the name of a person: a letter, then letters, digits and _ . @ - only")
 _word: Final = _text(
-    re.compile(r"[A-Za-z0-9_.@:-]+").fullmatch, "{text!r} is not a name: letters, digits and _ . @ : - only"
+    re.compile(r"[A-Za-z0-9_.@:-]+").fullmatch, "{text!r} is not a name: only letters, digits and _ . @ : - are allowed"
 )
 _line: Final = _text(str.isprintable, "only printable characters on one line are allowed")
 _dependency: Final = _text(  # what of sbatch --dependency makes sense for a job that is not an array
@@ -333,14 +338,19 @@ OPTIONS: Final[dict[str, Option]] = {
         "shared",
         _exclusive,
         "Whether other jobs may use the job's nodes. `true` or `node`: no other job; `user`, `mcs` or `topo`: as "
-        "`sbatch --exclusive`; `false`: any other job. With `scheduler.gpuSharing: exclusive`, pods that ask for "
-        "GPUs by count get whole nodes in any case.",
+        "`sbatch --exclusive`; `false`: any other job. `user` needs a Slurm user of the namespace's own. With "
+        "`scheduler.gpuSharing: exclusive`, pods that ask for GPUs by count get whole nodes in any case.",
         _both("exclusive"),
     ),
     "licenses": Option(
         "licenses", _line, "Licenses that the job needs, as `sbatch --licenses`.", (SLINKY + "licenses",)
     ),
-    "dependency": Option("dependency", _dependency, "Other jobs for which the job waits, as `sbatch --dependency`."),
+    "dependency": Option(
+        "dependency",
+        _dependency,
+        "Other jobs for which the job waits, as `sbatch --dependency`: `afterok:123`, `afterany:123:124`, "
+        "`afternotok:123`, `after:123+10` or `singleton`. `singleton` needs a Slurm user of the namespace's own.",
+    ),
     "gpu-type": Option("gpu_type", _word, "Type of the job's GPUs in Slurm, such as `h100` of `gpu:h100`."),
     "job-name": Option("name", _word, "Name of the job in Slurm.", (SLINKY + "job-name",)),
     "wckey": Option("wckey", _word, "Workload characterization key (wckey) of the job.", (SLINKY + "wckey",)),
@@ -411,7 +421,7 @@ _KNOWN: Final = _NOT_OPTIONS.union(*_SPELLINGS.values())
 
 def _unknown(layers: Iterable[Mapping[str, str]]) -> list[Problem]:
     """Return a problem for each annotation in these layers that looks like an option and that sunkpy does not know or
-    ignores. If there are many, only the first few get one each.
+    ignores. If there are more than ten, the first ten get a problem each, and one more problem counts the rest.
     """
     keys = {key for layer in layers for key in layer if key.startswith((names.PREFIX, SLINKY)) or key in _ANSWERS}
     unknown = sorted(keys - _KNOWN)

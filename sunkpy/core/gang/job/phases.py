@@ -41,8 +41,9 @@ JOB_PREDICATES: Final = {
     "holds its node": HOLDING,
     "was stopped": STOPPED,
 }
-"""Groups of phases that code asks about. Each phase is live, over or lost. Settled: the job needs no signal any more.
+"""The questions that are asked about jobs, each with the phases for which the answer is yes. Each phase is live, over
+or lost. Settled: nothing more has to be done to end the job.
 
-A lost job holds its node for its pods, since nobody wanted it to end. One that was stopped after it had begun would run
-no epilog for its pods, or start a second time without them.
+A lost job holds its node for its pods, since nobody wanted it to end. A job that was stopped after it had begun is
+cancelled: it would run no Epilog for its pods, or start a second time without them.
 """

@@ -55,7 +55,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         longest_grace_s: the limit, in seconds, for the grace period of a pod whose job has lost the node, if neither
             the partition nor the namespace has a limit of its own.
         partition_grace_s: partition → its limit for that grace period, in seconds.
-        suspend_owners: when a gang is preempted, suspend the owner of its pods if the owner asks for that.
+        suspend_owners: when a gang is preempted, suspend the owner of its pods if annotations of the pods or of the
+            owner ask for that.
         immediate_allocation: ask for the job of a service first as an allocation that starts at once or is refused,
             before the job is queued.
         gpu_sharing: whether jobs with GPUs get whole nodes.
@@ -84,7 +85,7 @@ def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None)
     The slots of the job (one for each pod, or for several) may lie on any number of nodes, unless the gang wants one
     node for each pod, or all pods on one. Slurm takes memory per cpu or per node. If slots share nodes, the request is
     per cpu, rounded up to MiB. On whole nodes it is per node: such a job gets all cpus of the node, and memory for each
-    of them would be too much.
+    of these cpus would be too much.
     """
     slots = plan_slots(gang, eligibility, policy.gpu_resources)
     request = _request(gang, policy, slots, eligibility, has_own_nodes=gang.one_per_node or slots.count == 1)
@@ -101,7 +102,8 @@ def plan_for_nodes(
     gang: Gang, policy: Policy, placed: Mapping[str, str], kind: JobKind | None = REPLACEMENT
 ) -> JobSpec:
     """Return the request for a job on exactly the nodes that the gang's pods already have, or that the pods name.
-    `placed`: pod uid → Slurm node. `kind`: how the job's tasks were chosen for the pods, for the comment of the job.
+    `placed`: pod uid → Slurm node. `kind`: how the job's tasks were chosen for the pods, for the comment of the job; if
+    there are as many nodes as seats in the gang, it is `whole` instead.
 
     Slurm's tasks are all alike, so on each node the job asks for the most of each resource that the pods need on any of
     them.

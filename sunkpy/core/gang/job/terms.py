@@ -1,8 +1,9 @@
 """What can change about a pending job, and what is sent to Slurm when the annotations of its pods have changed.
 
 Only the changed fields are sent: Slurm, its plugins and administrators may have changed other fields of the job since.
-The size of a job follows from its pods and cannot change. The job's user cannot change its wckey, exclusive or user: an
-Event on the pod says so. Source: slurmctld, job_mgr.c, _update_job, which handles the job_desc_msg of POST job/{id}.
+The size of a job follows from its pods and cannot change. The user of a job cannot change either, and only an
+administrator of Slurm may change its wckey and exclusive. If a pod asks for such a change, an Event on the pod says so.
+Source: slurmctld, job_mgr.c, _update_job, which handles the job_desc_msg of POST job/{id}.
 
 What was last asked for is noted on the pods, so that a new leader can tell values that sunkpy set from values that
 others have changed. Anybody who may edit the pod can forge this note. So a request has only values that the gang may
@@ -63,8 +64,8 @@ class TermsChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of a pending job. `to`: all terms of the job after the change; `asked`: the terms that the pods ask for.
 
     `fields`: the fields to send to Slurm. `fixed`: fields that the pods ask to change and that cannot change. If a
-    partition, an account, a QoS or a time limit is removed from the annotations, the job keeps it: Slurm has no value
-    that unsets these.
+    partition, an account, a QoS, a number of switches or a time limit is removed from the annotations, the job keeps
+    it: Slurm has no value that unsets these.
     """
 
     to: JobSpec

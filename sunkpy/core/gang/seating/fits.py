@@ -4,9 +4,9 @@ A job was made for the pods that existed, and for the templates of later pods. A
 template lacked something, may ask for more. Slurm may give the rest of the node to other jobs, so such a pod is not
 bound there, however much room the kubelet has.
 
-All pods of the gang on a node share what the job has there; those that ask for least come first. Only what Slurm counts
-is compared, rounded up as for the job. An amount that Slurm did not report keeps no pod out. Bound pods are not checked
-again, so a pod that was resized in place stays.
+All pods of the gang on a node share what the job has there: first the bound pods, then those that ask for least. Only
+what Slurm counts is compared, rounded up as for the job. An amount that Slurm did not report keeps no pod out. Bound
+pods are not checked again, so a pod that was resized in place stays.
 """
 
 from __future__ import annotations

@@ -28,6 +28,6 @@ def eligible_named_nodes(gang: Gang, named: Mapping[str, str], each: Mapping[str
         if not named[pod.uid]:
             return nowhere(f"pod {pod.name} names node {pod.spec.node_selector[HOSTNAME]}, which is no Slurm node")
         if named[pod.uid] not in each[pod.uid].eligible:
-            why = each[pod.uid].refused.get(named[pod.uid], "is not known")
+            why = each[pod.uid].refused.get(named[pod.uid], "it is not known why")
             return nowhere(f"pod {pod.name} names node {pod.spec.node_selector[HOSTNAME]}, and may not go there: {why}")
     return Eligibility(eligible=tuple(sorted(set(named.values()))))

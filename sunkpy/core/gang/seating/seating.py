@@ -98,9 +98,9 @@ def _layout(gang: Gang, job: Job) -> Layout:
 
 
 def _held(gang: Gang, holding: Mapping[str, str]) -> dict[SeatId, Member]:
-    """Return which seats (room in the job) the pods hold that have nodes. A pod whose seats are numbered holds the seat
-    with its number; another pod holds the seat in its annotation, or without one the first free seat of its role. Pods
-    whose seat is known come first.
+    """Return the seats (room in the job) of the pods that have nodes, each with its pod. If the seats of a role are
+    numbered, a pod holds the seat with its number. If not, it holds the seat in its annotation, or without one the
+    first free seat of the role. Pods whose seat is known come first.
     """
     taken: dict[SeatId, Member] = {}
     for role in gang.roles:

@@ -8,8 +8,9 @@ So a gang whose pods need different amounts gets one of two shapes, each of whic
 * a slot for each seat of the heaviest role, with the seats of other roles added in turn: a launcher joins worker 0.
 
 A shape whose slots fit a node is preferred. Among such shapes the one that asks for least is taken, comparing GPUs
-first, then cpus, then memory. A gang with one role, or with one node for each pod, always gets the first shape, which
-is exact if all pods are alike. Each pod is rounded up to whole cpus and MiB, as `sunkpy.core.placement.needs` says.
+first, then cpus, then memory. The first shape is always taken for a gang with one role, with one node for each pod, or
+with too many roles for the job's comment. It is exact if all pods are alike. Each pod is rounded up to whole cpus and
+MiB, as `sunkpy.core.placement.needs` says.
 """
 
 from __future__ import annotations

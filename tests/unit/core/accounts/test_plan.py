@@ -140,14 +140,17 @@ THEIRS = msgspec.structs.replace(
     [
         (
             "qos: {x: {priority: 3}}",
-            "! QoS x was made by somebody else and is left as it is. To hand it over: sacctmgr",
+            "! QoS x was made by somebody else and is left as it is. To hand it over to sunkpy: sacctmgr",
         ),
-        ("accounts: {a: {shares: 9}}", "! account a was made by somebody else and is left as it is. To hand it over:"),
+        (
+            "accounts: {a: {shares: 9}}",
+            "! account a was made by somebody else and is left as it is. To hand it over to",
+        ),
         ("users: {bob: {accounts: {a: {shares: 9}}}}", "! user bob in account a was made by somebody else and is left"),
         (
             "accounts: {b: {}}\nusers: {bob: {accounts: {b: {}}}}",
-            "! default account a of user bob was made by somebody else and is left as it is. To hand it over: sacctmgr "
-            "modify user bob where cluster=it set defaultaccount=b",
+            "! default account a of user bob was made by somebody else and is left as it is. To hand it over to "
+            "sunkpy: sacctmgr modify user bob where cluster=it set defaultaccount=b",
         ),
     ],
 )
@@ -238,7 +241,8 @@ def test_what_a_person_made_in_the_cluster_of_a_guest_is_left_alone_whoever_desc
     now = msgspec.structs.replace(hosts, associations={**hosts.associations, place.key: place})
     assert plan_accounts(values("{}"), now).changes == ()
     assert told("accounts: {cells: {}}", now) == [
-        "! account cells was made by somebody else and is left as it is. To hand it over: sacctmgr modify account "
+        "! account cells was made by somebody else and is left as it is. To hand it over to sunkpy: sacctmgr modify "
+        "account "
         "cells where cluster=guest set comment='k8s: values'",
         "Nothing to change.",
     ]

@@ -42,7 +42,7 @@ def test_nobody_gets_more_than_the_default_partition_unasked():
     assert problem.fatal
     assert str(problem) == (
         "annotation sunkpy.dev/partition: namespace default may not use partition high: it may use low; "
-        "an administrator opens it in scheduler.access of the Slurm cluster"
+        "an administrator can allow more in scheduler.access of the Slurm cluster"
     )
 
 
@@ -99,15 +99,15 @@ def test_what_is_refused_is_not_kept_for_a_pod_that_has_a_node_gets_a_job_all_th
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"dependency": "afterok:5,singleton"}, "dependency: singleton waits for jobs of other namespaces too"),
-        ({"exclusive": "user"}, "exclusive: exclusive: user shares nodes with jobs of other namespaces too"),
+        ({"dependency": "afterok:5,singleton"}, "dependency: singleton would wait for jobs of other namespaces, too"),
+        ({"exclusive": "user"}, "exclusive: the value user would share nodes with jobs of other namespaces, too"),
     ],
 )
 def test_what_slurm_decides_by_user_needs_a_user_of_ones_own(asked, said):
     gang = ask(CHEMISTS, **asked)
     assert gang.refused == (
-        f"annotation sunkpy.dev/{said}, because namespace default has no Slurm user of its own; "
-        "an administrator gives it one in scheduler.access of the Slurm cluster"
+        f"annotation sunkpy.dev/{said}, because namespace default has no Slurm user of its own. "
+        "Leave it out, or ask an administrator for a Slurm user of the namespace: scheduler.access of the Slurm cluster"
     )
     assert (gang.options.dependency, gang.options.shared) == ("", ""), "a pod that has a node gets a job all the same"
     assert ask(AccessRule(users=("*",)), **asked).refused
@@ -129,7 +129,7 @@ def test_a_pod_belongs_to_the_first_user_of_its_namespace_or_to_the_one_that_it_
     assert problem.fatal
     assert str(problem) == (
         "annotation sunkpy.dev/user: namespace default may not use user zoe: it may use ann, bob; "
-        "an administrator opens it in scheduler.access of the Slurm cluster"
+        "an administrator can allow more in scheduler.access of the Slurm cluster"
     )
 
 
@@ -147,7 +147,7 @@ def test_nobody_is_made_a_user_who_is_no_person(name):
     assert all(problem.fatal for problem in ask(AccessRule(users=("*",)), user=name).problems) or name.strip() == "ann"
     (problem, *_) = ask(AccessRule(users=(name,))).problems
     assert problem.fatal
-    assert str(problem) == f"namespace default is given to user {name!r}, which is not the name of a person"
+    assert str(problem) == f"Slurm user {name!r} of namespace default (scheduler.access) is not the name of a person"
 
 
 @pytest.mark.parametrize("name", ["ann", "a", "_svc", "ann.lee", "ann-lee", "ann@corp.example", "machine$", "Ann2"])
@@ -173,7 +173,7 @@ def test_what_the_map_says_of_a_namespace_outweighs_its_annotations():
 def test_before_its_namespace_is_known_a_gang_is_nobodys():
     (problem,) = unknown_namespace(make_gang()).problems
     assert problem.fatal
-    assert str(problem) == "what namespace default may ask of Slurm is not known yet"
+    assert str(problem) == "the scheduler does not know yet what namespace default may ask of Slurm"
 
 
 @given(st.text(max_size=20), st.text(max_size=30))

@@ -106,9 +106,9 @@ def test_whoever_shares_gpus_by_number_learns_what_that_risks():
     submit, warning = decide_gang(snapshot(pod), by_count)
     assert (submit.request.whole_nodes, warning.reason) == (False, "GpusByCount")
     assert warning.note == (
-        "Slurm counts the GPUs of the node, and the device plugin chooses them: it may hand out one that Slurm has "
-        'given to another job there. Whole nodes are safe: sunkpy.dev/exclusive: "true", or scheduler.gpuSharing: '
-        "exclusive for all"
+        "Slurm only counts the GPUs of the node, and the device plugin chooses them: the plugin may give the pod a GPU "
+        'that Slurm has given to another job there. Whole nodes are safe: sunkpy.dev/exclusive: "true", or '
+        "scheduler.gpuSharing: exclusive for all"
     )
     whole = make_pod(requests={"nvidia.com/gpu": "1"}, annotations={"sunkpy.dev/exclusive": "true"})
     for safe in (decide_gang(snapshot(whole), by_count), decide_gang(snapshot(pod), POLICY)):
@@ -483,7 +483,9 @@ def test_a_pod_that_somebody_else_put_on_its_node_has_lost_no_job():
     pod = make_pod(node="k1", running=True)
     warning, submit = decide_gang(snapshot(pod, bound_to=None), POLICY)
     assert (warning.reason, submit.request.required_nodes) == ("BoundByOthers", ("n1",))
-    assert warning.note == "somebody else put this pod on its node, past Slurm; it stays and a job is submitted for n1"
+    assert warning.note == (
+        "somebody else put this pod on its node without asking Slurm; the pod stays, and a job is submitted for n1"
+    )
     (evict,) = decide_gang(snapshot(pod, bound_to=None, displaced={"n1": 99}), POLICY)
     assert evict.cause.message == "Slurm did not place this pod and gave n1 to Slurm job 99"
     noted = make_pod(node="k1", running=True, annotations={names.ANNOTATION_JOB_ID: "7"})

@@ -206,7 +206,8 @@ def test_a_pod_whose_label_was_taken_away_does_not_make_the_gang_another_one():
     alone = assemble(id, [changed], owners)
     assert alone.members == (changed,)
     assert (
-        alone.refused == "pod p1 does not say any more that it belongs to default/g: a label or annotation was changed"
+        alone.refused == "pod p1 does not say any more that it belongs to default/g: a label or annotation of the pod "
+        "was changed, or an owner reference of the pod or of an object above it"
     )
 
 

@@ -122,7 +122,8 @@ SPREAD = "Slurm can keep the pods of a job on different nodes, not in different 
         ),
         (
             near(term(ZONE), term("rack")),
-            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job within one of them",
+            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job together by only one of these "
+            "labels",
         ),
         (
             {"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]},
@@ -159,7 +160,8 @@ def test_a_role_that_must_not_be_beside_another_role_spreads_the_gang():
         (
             ("rack", ZONE),
             "rack",
-            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job within one of them",
+            f"its pods must be together by rack and by {ZONE}: Slurm can keep a job together by only one of these "
+            "labels",
         ),
     ],
 )
@@ -205,7 +207,7 @@ def test_a_device_class_needs_a_gres(name, expand, resource, manifests):
     (made,) = jobs_of(pods, owners)
     refused = within_limits(made, gpu_resources={"nvidia.com/gpu": "gpu"}).refused
     asks = f"pod {pods[0].name} asks for {resource}"
-    assert refused == f"{asks}, for which no GRES is set: ask for the devices by a claim"
+    assert refused == f"{asks}, for which the scheduler knows no GRES: ask for the devices by a ResourceClaim"
     mapped = within_limits(made, gpu_resources={resource: "gpu"})
     assert (mapped.refused, sums(mapped, gpu_resources=(resource,))) == ("", (1, 1, 128, 1))
 
@@ -213,7 +215,7 @@ def test_a_device_class_needs_a_gres(name, expand, resource, manifests):
 def test_nobody_asks_for_the_devices_of_a_claim_without_one():
     resource = CLAIMED + "gpu.example.com"
     made = of({"containers": [{"name": "c", "resources": {"requests": {resource: "1"}}}]}, 1)
-    assert "ask for the devices by a claim" in within_limits(made, gpu_resources={resource: "gpu"}).refused
+    assert "ask for the devices by a ResourceClaim" in within_limits(made, gpu_resources={resource: "gpu"}).refused
 
 
 def test_a_device_of_a_plugin_is_the_business_of_nodes_that_offer_it():
@@ -259,10 +261,10 @@ def around(pods_on):
     return Surroundings.of(NODES, bound)
 
 
-IN_ANTI = "pod default/other is in its anti-affinity"
-IN_ELSEWHERE = "a pod of another namespace is in its anti-affinity"
-KEEPS_AWAY = "pod default/other keeps it away"
-NOT_THERE = "no pod of its affinity is there"
+IN_ANTI = "near pod default/other, which its anti-affinity avoids"
+IN_ELSEWHERE = "near a pod of another namespace, which its anti-affinity avoids"
+KEEPS_AWAY = "near pod default/other, whose anti-affinity keeps it away"
+NOT_THERE = "without a pod that its affinity asks for"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,7 @@ NOT_THERE = "no pod of its affinity is there"
         (
             {},
             {"n3": [there(apart(term(namespaces=["default"])), namespace="elsewhere")]},
-            {"n3": "a pod of another namespace keeps it away"},
+            {"n3": "near a pod of another namespace, whose anti-affinity keeps it away"},
         ),
         (ports(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
         (sidecar(80), {"n2": [there(ports(80))]}, {"n2": "host port 80 is taken"}),
@@ -302,7 +304,7 @@ def test_nodes_to_avoid_now(mine, theirs, avoided):
 def test_who_may_see_all_pods_learns_which_one_is_in_the_way():
     mine, theirs = apart(term() | {"namespaces": ["elsewhere"]}), {"n1": [there(namespace="elsewhere")]}
     avoided = avoid_nodes([one(mine)], around(theirs), names_all=True)
-    assert avoided == {"n1": "pod elsewhere/other is in its anti-affinity"}
+    assert avoided == {"n1": "near pod elsewhere/other, which its anti-affinity avoids"}
 
 
 def test_pods_of_its_own_gang_and_those_that_are_ending_can_be_left_out():

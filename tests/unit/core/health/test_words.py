@@ -72,18 +72,19 @@ def test_a_sick_node_that_the_cap_leaves_open_is_told():
         (record(State.CLOSING, "label"), "the syncer drains its Slurm node"),
         (record(State.DRAINING, "label"), "the jobs on the node end in their own time"),
         (record(State.DRAINED, "label", due="2026-11-28T13:00:00Z"),
-         "the node comes back when the signal has ended; from 2026-11-28T13:00:00Z on it needs a person"),
+         "the node comes back when the signal has ended; if that is not so by 2026-11-28T13:00:00Z, the node needs a "
+         "person"),
         (record(State.DRAINED, "kill"), "the node comes back when the machine has started again"),
         (record(State.DRAINED, "fan"), "it needs a person"),
         (record(State.DRAINED, "label", good_since="2026-11-28T12:00:00Z"),
          "the signal has been gone since 2026-11-28T12:00:00Z: if it stays away, the node comes back"),
         (record(State.REMEDY, "mend", due="2026-11-28T12:30:00Z"),
-         "its remedy is under way; the node comes back when the signal has ended; from "
-         "2026-11-28T12:30:00Z on it needs a person"),
+         "its remedy is under way; the node comes back when the signal has ended; if that is "
+         "not so by 2026-11-28T12:30:00Z, the node needs a person"),
         (record(State.RETURNING, "kill"), "the syncer lifts the drain in Slurm"),
         (record(State.VERIFY, "label", due="2026-11-28T13:00:00Z"),
-         "its slurmd pod is replaced, and the next one checks the machine before slurmd starts; from "
-         "2026-11-28T13:00:00Z on the node needs a person"),
+         "its slurmd pod is replaced, and the next one checks the machine before slurmd starts; if this has "
+         "not succeeded by 2026-11-28T13:00:00Z, the node needs a person"),
         (failed(State.VERIFY),
          "the check's last lines: kubectl sunk history n1. Mend the node, then: kubectl sunk verify n1"),
         (failed(State.WELL),
@@ -93,7 +94,10 @@ def test_a_sick_node_that_the_cap_leaves_open_is_told():
          "slurmd has started again: if it stays up from 2026-11-28T12:00:00Z on, the node comes back"),
         (msgspec.structs.replace(record(State.DRAINED, "label"), signal=REQUESTED), "the node is checked next"),
         (record(State.PERSON, "label"), MEND),
-        (record(State.PERSON, "prolog"), "mend the node, then lift the drain in Slurm: scontrol update state=resume"),
+        (record(State.PERSON, "prolog"), (
+            "mend the node, then lift the drain in Slurm: scontrol update nodename=… "
+            "state=resume"
+        )),
         (record(State.DRAINED, "label").returned(NOW, why="cured"), "nothing"),
     ],
 )  # fmt: skip

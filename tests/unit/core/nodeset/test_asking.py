@@ -295,7 +295,10 @@ def test_nothing_is_asked_for_twice_and_nothing_is_left_behind(ask, course, serv
     ("told", "age_s", "why"),
     [
         pytest.param([], 59, "", id="too early to tell"),
-        pytest.param([], 75, "no autoscaler has reacted for 75 s: check that one runs that reads this", id="silence"),
+        pytest.param([], 75, (
+            "no autoscaler has reacted for 75 s: check that an autoscaler runs that reads objects of this "
+            "kind"
+        ), id="silence"),
         pytest.param([("NotTriggerScaleUp", "1 max node group size reached", 10)], 20,
                      "NotTriggerScaleUp: 1 max node group size reached", id="refused"),
         pytest.param([("NotTriggerScaleUp", "no", 10), ("TriggeredScaleUp", "a: 0->3", 20)], 90, "",
@@ -327,7 +330,7 @@ def test_what_is_named_and_not_there_is_told():
     assert explain_missing(asking(Ask.AUTO), PODS_ALONE) == ""
     assert explain_missing(asking(Ask.CAPACITY_BUFFER), PODS_ALONE) == (
         "spec.growth.ask is capacityBuffer, and this cluster has no CapacityBuffer (autoscaling.x-k8s.io): install its "
-        "CRD and an autoscaler that reads it, or choose another"
+        "CRD and an autoscaler that reads it, or set growth.ask to another value"
     )
     assert decide_steps(asking(Ask.CAPACITY_BUFFER), NodesToCome(nodes=3), PODS_ALONE, NOW) == []
 

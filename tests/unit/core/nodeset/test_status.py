@@ -110,6 +110,7 @@ def test_an_event_is_said_once_and_a_time_kept_while_the_status_lasts():
 
 def test_what_is_going_on_is_told():
     older = "of an older template stay until the roll is resumed or they are deleted"
+    until_deleted = "of an older template stay until they are deleted (updateStrategy OnDelete)"
     failed = {"phase": "Failed", "reason": "OutOfcpu"}
     cases = [
         (make_nodeset(replicas=0), {"token": TOKEN}, "Scaling", "waiting for Slurm to drain gpu-012-001"),
@@ -121,7 +122,7 @@ def test_what_is_going_on_is_told():
             "WaitsForWindow",
             "gpu-012-001 of an older template stay until the window at 2026-11-21T22:00:00Z",
         ),
-        (make_nodeset(strategy="OnDelete"), {"template_hash": "old"}, "OnDelete", f"gpu-012-001 {older}"),
+        (make_nodeset(strategy="OnDelete"), {"template_hash": "old"}, "OnDelete", f"gpu-012-001 {until_deleted}"),
         (make_nodeset(), {"ready": False}, "WaitingForReady", "gpu-012-001 not ready; 1 of 1 updated"),
         (make_nodeset(), failed, "PodsFailed", "gpu-012-001 failed (OutOfcpu); tried again later"),
         (make_nodeset(deleting=True), {}, "TearingDown", "choosing pods to remove"),
@@ -154,7 +155,7 @@ def test_a_pod_that_ends_is_told_before_others_that_wait_for_their_turn(phase, t
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        ("check-cgroups: this node cannot hold jobs\n", "check-cgroups: this node cannot hold jobs"),
+        ("check-cgroups: this node cannot keep jobs\n", "check-cgroups: this node cannot keep jobs"),
         ("version\nstarts\nno file\nAborting.\nfatal\n", "no file; Aborting.; fatal"),
     ],
     ids=["what it left", "the last of its log"],

@@ -110,7 +110,7 @@ def test_who_is_not_known_owns_nothing():
 def test_it_says_what_was_done_for_whom_and_what_is_left():
     at = now(BY_ANN, BOBS)
     assert render(explain_steps(at, plan_undrain(at, BOTH, ANN), is_done=True)) == (
-        "Node node-1 (Slurm node n1, IDLE+DRAIN) is held by others still\n"
+        "Node node-1 (Slurm node n1, IDLE+DRAIN) is still held by others\n"
         "\n"
         "held before     Kubernetes, by ann@x, since 2026-11-20T08:00:00Z: cordon: fan\n"
         "                Slurm, by bob, since 2026-11-18T11:06:40Z: disk\n"

@@ -106,6 +106,6 @@ def test_a_grace_period_that_no_epilog_waits_for_is_told_before_the_pod_starts()
     warn, submit = decide_gang(snapshot(make_pod(termination_grace_period_seconds=7200)), POLICY)
     assert (warn.reason, type(submit)) == ("GraceTooLong", Submit)
     assert warn.note == (
-        "its grace period is 7200 s: when its job has lost the node it is given 300 s "
-        "(longestGraceSeconds of the Slurm cluster, partition or namespace), then its containers are killed"
+        "its grace period is 7200 s, but if its job loses the node, the pod gets only 300 s "
+        "(longestGraceSeconds of the Slurm cluster, partition or namespace); then its containers are killed"
     )

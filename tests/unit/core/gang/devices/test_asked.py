@@ -68,7 +68,8 @@ def test_a_gang_without_claims_is_the_same_one():
         (
             [request(cls="tpu")],
             {},
-            "request gpu: no GRES is set for class tpu (scheduler.deviceClasses has gpu.example.com, nic.example.com)",
+            "request gpu: scheduler.deviceClasses names no GRES for class tpu, only for gpu.example.com, "
+            "nic.example.com",
         ),
         (
             [request(allocationMode="All")],

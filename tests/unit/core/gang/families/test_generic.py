@@ -152,7 +152,7 @@ def with_role(**fields):
         (FARM | {"name": "Farm 1"}, "name 'Farm 1': lower-case letters, digits and dashes only - at `$[0]`"),
         (FARM | {"ownerKind": {"group": "a"}}, "Object missing required field `kind` - at `$[0].ownerKind`"),
         (FARM | {"roles": []}, "workload farm: roles must name at least one - at `$[0]`"),
-        (FARM | {"roles": FARM["roles"] * 2}, "workload farm: a role is named twice: worker, worker - at `$[0]`"),
+        (FARM | {"roles": FARM["roles"] * 2}, "workload farm: a role is named twice: worker - at `$[0]`"),
         (
             FARM | {"roles": [*FARM["roles"], SOLVER["roles"][0]]},
             "workload farm: role worker needs a label; only the last may lack it - at `$[0]`",

@@ -85,7 +85,7 @@ def least(number):
         ({"worker": -1}, ": spec.worker.replicas is -1, and must be at least 0"),
         ({"worker": 0}, " declares 0 pods, and a gang has at least 1"),
         (least(0), ": spec.worker.requests is 0, and must be at least 1"),
-        (least(3), ": spec.worker.requests is 3 of 2 workers"),
+        (least(3), ": spec.worker.requests is 3, more than the 2 workers"),
     ],
 )
 def test_a_broken_size_is_told_and_not_submitted(roles, said):

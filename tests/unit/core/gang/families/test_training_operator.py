@@ -196,9 +196,9 @@ def test_it_expects_more_pods_while_its_owner_does(status, policy, expects):
         (10**12, {}, too_many("", 10**12)),
         (0, {}, " declares 0 pods, and a gang has at least 1"),
         (2, minimum(0), f": {MIN} is 0, and must be at least 1"),
-        (2, minimum(3), f": {MIN} is 3 of 2 pods"),
+        (2, minimum(3), f": {MIN} is 3, more than the 2 pods"),
         (2, {"elasticPolicy": {"minReplicas": 0}}, ": spec.elasticPolicy.minReplicas is 0, and must be at least 1"),
-        (2, {"elasticPolicy": {"minReplicas": 3}}, ": spec.elasticPolicy.minReplicas is 3 of 2 workers"),
+        (2, {"elasticPolicy": {"minReplicas": 3}}, ": spec.elasticPolicy.minReplicas is 3, more than the 2 workers"),
     ],
 )
 def test_a_broken_size_is_told_and_not_submitted(workers, spec, said):

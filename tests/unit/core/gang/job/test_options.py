@@ -94,7 +94,7 @@ def test_annotations_of_other_owners_and_our_own_notes_are_no_typos():
 def test_names_with_strange_characters_are_refused(value):
     _, problems = read([{"sunkpy.dev/account": value}])
     assert problems[0].fatal
-    allowed = "letters, digits and _ . @ : - only"
+    allowed = "only letters, digits and _ . @ : - are allowed"
     assert str(problems[0]) == f"annotation sunkpy.dev/account: {value!r} is not a name: {allowed}"
 
 
@@ -298,5 +298,5 @@ def test_a_gang_whose_pods_all_ask_for_something_else_is_refused(unlike, is_refu
     """Each is compared with the others in each pass, and a gang of two may have thousands of pods."""
     pods = [(f"p-{number}", {"sunkpy.dev/comment": str(number % unlike)}) for number in range(1000)]
     _, problems = read_options(pods, [])
-    says = f"its pods ask for {unlike} different things by annotations, and 64 are the most"
+    says = f"the annotations of its pods are of {unlike} different kinds, and 64 are allowed: make several gangs"
     assert any(problem.fatal and problem.text == says for problem in problems) is is_refused

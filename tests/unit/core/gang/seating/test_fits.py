@@ -114,7 +114,7 @@ def test_a_replacement_that_asks_for_more_gets_a_job_of_its_own_and_the_others_s
     assert isinstance(told, Warn)
     assert (told.pod, told.reason) == (comes, "AsksForMore")
     assert told.note == (
-        "the pod asks for more than its seat in Slurm job 7 has: it lacks cpu: needs 2, has 1. "
+        "the pod asks for more than its part of Slurm job 7 has: this part lacks cpu: needs 2, has 1. "
         "The pod gets a job of its own"
     )
 
