@@ -16,7 +16,8 @@ from devcluster import packages
 from devcluster.binaries import HELM, KUBERNETES_VERSION, REGISTRY, Binaries
 from devcluster.shell import CommandFailed, run
 from devcluster.state import default_cache
-from tests.integration.registry import record_signatures, registry_in
+from tests.integration.registry import registry_in
+from tests.integration.signatures import UNSIGNED, WRONG_KEY, Signatures
 from tests.unit.charts.rendering import IMAGES
 from tests.unit.slurm_images.test_build import build
 
@@ -93,7 +94,9 @@ def write_image(archive: Path, ref: str, *, architecture: str = "amd64") -> None
             tar.addfile(info, io.BytesIO(text))
 
 
-def test_images_are_pushed_under_their_own_tags_signed_and_said_as_values(registry, tmp_path, monkeypatch, capsys):
+def test_images_are_pushed_under_their_own_tags_signed_and_said_as_values(
+    binaries, registry, tmp_path, monkeypatch, capsys
+):
     packages.ensure({"buildah": "buildah"}, progress=print)
     address = registry.removeprefix("oci://").removesuffix("/charts")
     config = tmp_path / "registries.conf"
@@ -103,9 +106,8 @@ def test_images_are_pushed_under_their_own_tags_signed_and_said_as_values(regist
     for name, tag in (("slurmd", "trixie-1a2b"), ("openldap", "trixie-3c4d")):
         images[name] = {"ref": f"docker.io/sunkpy/{name}:{tag}", "archive": str(tmp_path / f"{name}.tar")}
         write_image(Path(images[name]["archive"]), images[name]["ref"])
-    signed = record_signatures(tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    build.push(images, f"{address}/site/", key="site.key")
+    signatures = Signatures(binaries, tmp_path / "keys", monkeypatch)
+    build.push(images, f"{address}/site/", key=signatures.key)
     pinned = []
     for ref in ("openldap:trixie-3c4d", "slurmd:trixie-1a2b"):
         url = f"http://{address}/v2/site/{ref.replace(':', '/manifests/')}"
@@ -113,10 +115,14 @@ def test_images_are_pushed_under_their_own_tags_signed_and_said_as_values(regist
             digest = f"sha256:{hashlib.sha256(answer.read()).hexdigest()}"
         pinned.append(f"{address}/site/{ref}@{digest}")
     assert f"images:\n  slurmd: {pinned[1]}\n" in capsys.readouterr().out
-    assert signed.read_text().splitlines() == [f"sign --yes --key site.key {each}" for each in pinned]
+    for each in pinned:
+        signatures.verify(each)
+    with pytest.raises(CommandFailed, match=WRONG_KEY):
+        Signatures(binaries, tmp_path / "others", monkeypatch).verify(pinned[0])
 
-
-def test_without_cosign_nothing_is_pushed_that_was_to_be_signed(monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(build.CannotBuild, match=r"^to sign with site\.key takes cosign on the PATH: https://"):
-        build.push({}, "r.example.com", key="site.key")
+    tag = f"{address}/site/slurmd:trixie-1a2b"
+    signatures.verify(tag)
+    write_image(Path(images["slurmd"]["archive"]), images["slurmd"]["ref"], architecture="arm64")
+    build.push({"slurmd": images["slurmd"]}, f"{address}/site/")
+    with pytest.raises(CommandFailed, match=UNSIGNED):
+        signatures.verify(tag)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sys
@@ -16,9 +17,11 @@ from devcluster import packages
 from devcluster.binaries import HELM, KUBERNETES_VERSION, REGISTRY, Binaries
 from devcluster.shell import CommandFailed, run
 from devcluster.state import default_cache
-from tests.integration.registry import record_signatures, registry_in
+from tests.integration.registry import registry_in
 from tests.integration.releases import prepared, release, version_of
+from tests.integration.signatures import WRONG_KEY, WRONG_OF_FILE, Signatures
 from tests.integration.test_chart_registry import write_image
+from tests.unit.tools.programs import load
 from tools import oci
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -54,15 +57,14 @@ def test_the_commit_that_is_released_passes_the_tests_that_know_of_versions(clon
 
 
 def test_a_release_is_installed_from_the_registry_alone(binaries, registry, clone, tmp_path, monkeypatch):
-    signed = record_signatures(tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    signatures = Signatures(binaries, tmp_path / "keys", monkeypatch)
     site, version = f"{registry}/site", version_of(clone)
     options = ("--registry", site, "--plain-http", "--suite", "trixie", "--skip-checks")
     said = release(clone, *options, "--dry-run")
     assert re.search(rf"nothing was pushed; these would be:\n  {site}/login:trixie-[0-9a-f]{{12}}\n", said)
     assert not (tmp_path / "kept").exists()
 
-    said = release(clone, *options, "--sign", "site.key")
+    said = release(clone, *options, "--sign", signatures.key)
     assert "images: done before\nsboms: done before\n" in said
     files = clone / "build/release" / version / "files"
     run(["sha256sum", "--check", "SHA256SUMS"], cwd=files)
@@ -83,22 +85,25 @@ def test_a_release_is_installed_from_the_registry_alone(binaries, registry, clon
     names = {image.removeprefix(f"{site}/").partition(":")[0] for image in found}
     assert names >= {"slurmctld", "slurmd", "slurmdbd", "slurmrestd", "login", "mariadb", "openldap", "sunkpy"}
 
-    calls = signed.read_text().splitlines()
     for image in found:
-        assert f"sign --yes --key site.key --recursive --allow-http-registry {image}" in calls
-        attested = [call for call in calls if call.startswith("attest ") and call.endswith(image.partition("@")[2])]
-        assert all("--key site.key --type spdxjson --predicate /" in call for call in attested)
-        assert attested
-    charts = [call for call in calls if "/charts/" in call]
-    assert [PINNED.sub("", call.split()[-1]) for call in charts] == [
-        f"{site}/charts/{chart}:{version}" for chart in ("openldap", "slurm", "sunkpy")
-    ]
-
-    sums = files / "SHA256SUMS"
-    assert f"sign-blob --yes --key site.key --bundle {sums}.sigstore.json {sums}" in calls
+        signatures.verify(image)
+        assert signatures.attested(image)
+    for chart in ("openldap", "slurm", "sunkpy"):
+        signatures.verify_chart(site, chart, version)
+    signatures.verify_sums(files)
+    others = Signatures(binaries, tmp_path / "others", monkeypatch)
+    with pytest.raises(CommandFailed, match=WRONG_KEY):
+        others.verify(image)
+    with pytest.raises(CommandFailed, match=WRONG_KEY):
+        others.verify_chart(site, "slurm", version)
+    with pytest.raises(CommandFailed, match=WRONG_OF_FILE):
+        others.verify_sums(files)
 
     sbom = json.loads((files / f"slurmd-{version}-trixie-linux-amd64.spdx.json").read_text())
     assert "libc6" in {package["name"] for package in sbom["packages"]}
+    (slurmd,) = [image for image in found if image.startswith(f"{site}/slurmd:")]
+    statement = json.loads(base64.b64decode(json.loads(signatures.attested(slurmd))["payload"]))
+    assert statement["predicate"] == sbom
     of_wheel = json.loads((files / f"sunkpy-{version}.cdx.json").read_text())
     assert "kopf" in {component["name"] for component in of_wheel["components"]}
     (wheel,) = files.glob("*.whl")
@@ -107,13 +112,17 @@ def test_a_release_is_installed_from_the_registry_alone(binaries, registry, clon
     assert {image for name, image in values.items() if name != "sssd"} < found
     assert (files / "CHANGES.md").read_text().startswith("### Added\n")
 
+    sums = files / "SHA256SUMS"
+    sums.write_text(sums.read_text().replace("0", "1"))
+    with pytest.raises(CommandFailed, match=WRONG_OF_FILE):
+        signatures.verify_sums(files)
     (package,) = files.glob("slurm-*.tgz")
     package.write_bytes(package.read_bytes() + b"\0")
     with pytest.raises(CommandFailed, match=rf"nothing was pushed: {site} has another slurm:{version}\. What is"):
-        release(clone, *options, "--sign", "site.key")
+        release(clone, *options, "--sign", signatures.key)
 
 
-def test_an_image_for_two_platforms_is_one_index_of_both(registry, tmp_path):
+def test_an_image_for_two_platforms_is_one_signed_index_of_both(binaries, registry, tmp_path, monkeypatch):
     layout = oci.Layout(tmp_path / "layout")
     layout.folder.mkdir()
     for architecture in ("amd64", "arm64"):
@@ -131,8 +140,12 @@ def test_an_image_for_two_platforms_is_one_index_of_both(registry, tmp_path):
         {"os": "linux", "architecture": "amd64"},
         {"os": "linux", "architecture": "arm64"},
     ]
+    signatures = Signatures(binaries, tmp_path / "keys", monkeypatch)
+    load("release").Signer(signatures.key, keyless=False, plain_http=True).sign(pushed)
+    signatures.verify(pushed)
     for each in images:
         assert oci.manifest_in(f"{registry}/site/slurmd@{each['digest']}", plain_http=True)
+        signatures.verify(f"{registry}/site/slurmd@{each['digest']}")
 
 
 def test_a_registry_that_does_not_answer_has_not_simply_no_such_image():
