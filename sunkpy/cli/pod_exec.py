@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from sunkpy.core.overview.installation import OurPod
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
+from sunkpy.runtime.child import kill_child, start_child
 from sunkpy.slurm.relay import Relay
 
 _RELAY: Final = ("sunkpy", "slurm-relay")
@@ -108,15 +108,14 @@ async def run_there(words: Sequence[str]) -> Said:
         ExecFailed: kubectl could not be run, or the command did not end within a minute.
     """
     try:
-        process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = await start_child(words)
     except OSError as error:
         raise ExecFailed(f"cannot run kubectl: {error.strerror}; install it, or see --slurmrestd") from error
     try:
         async with asyncio.timeout(_LIMIT_S):
             out, error_text = await process.communicate()
     except TimeoutError as error:
-        process.kill()
-        await process.wait()
+        await kill_child(process)
         raise ExecFailed(f"{' '.join(words)}: no answer in {_LIMIT_S:.0f} s") from error
     texts = (text.decode(errors="replace").strip() for text in (out, error_text))
     return Said(exit_code=process.returncode or 0, out=next(texts), error=next(texts))

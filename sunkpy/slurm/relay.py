@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import itertools
 import resource
-import subprocess
 import sys
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from sunkpy.runtime.child import kill_child, start_child
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm.auth import JWT_HEADER, TokenSource, token_source
 from sunkpy.slurm.connection import Answer, Connection, NoAnswer
@@ -93,6 +93,8 @@ class Relay:
         self._hint = hint
         self._starting = asyncio.Lock()
         self._running: _Running | None = None
+        self._beginning: asyncio.Task[_Running] | None = None
+        self._is_closed = False
         self.user = ""
 
     async def exchange(self, method: str, path: str, *, content: bytes | None, headers: Mapping[str, str]) -> Answer:
@@ -116,8 +118,11 @@ class Relay:
 
     async def _begun(self) -> _Running:
         async with self._starting:
+            if self._is_closed:
+                raise _Ended("the relay is closed")
             if self._running is None or self._running.has_ended:
-                self._running = await _Running.start(await self._command())
+                self._beginning = asyncio.create_task(_Running.start(await self._command()))
+                self._running = await self._beginning
                 self.user = self._running.user
             return self._running
 
@@ -128,7 +133,11 @@ class Relay:
             raise _Ended(str(error)) from error
 
     async def close(self) -> None:
-        """End the command."""
+        """End the command, also one that is being started. Requests that come later fail."""
+        self._is_closed = True
+        if self._beginning is not None:
+            self._beginning.cancel()
+            await asyncio.wait([self._beginning])
         if self._running is not None:
             await self._running.end()
 
@@ -162,9 +171,7 @@ class _Running:
     @classmethod
     async def start(cls, command: Sequence[str]) -> _Running:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            process = await start_child(command, takes_input=True)
         except OSError as error:
             raise _Ended(f"cannot run {command[0]}: {error.strerror}") from error
         assert process.stdout is not None
@@ -172,12 +179,12 @@ class _Running:
             async with asyncio.timeout(_BEGINS_S):
                 hello = await _receive(process.stdout, Hello)
         except TimeoutError as error:
-            await _kill(process)
+            await kill_child(process)
             raise _Ended(f"{' '.join(command)}: it has not begun within {_BEGINS_S:.0f} s") from error
         except _NO_MESSAGE as error:
             raise _Ended(await _last_words(process, command)) from error
         except asyncio.CancelledError:
-            await _kill(process)
+            await kill_child(process)
             raise
         return cls(process, hello, command)
 
@@ -222,7 +229,7 @@ class _Running:
     async def end(self) -> None:
         if not self.has_ended:
             self._reading.cancel()
-            await _kill(self._process)
+            await kill_child(self._process)
 
 
 async def serve(settings: SlurmSettings, reader: asyncio.StreamReader, write: Callable[[bytes], object]) -> None:
@@ -294,13 +301,7 @@ async def _last_words(process: asyncio.subprocess.Process, command: Sequence[str
         async with asyncio.timeout(_ENDS_S):
             await process.wait()
     except TimeoutError:
-        await _kill(process)
+        await kill_child(process)
     assert process.stderr is not None
     said = (await process.stderr.read(_SAID_BYTES)).decode(errors="replace").strip()
     return f"{' '.join(command)}: {said or 'it has ended'}"
-
-
-async def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()

@@ -145,3 +145,36 @@ async def test_an_answer_that_the_relay_cannot_hold_ends_that_request_alone(tmp_
             await small.jobs()
         assert (await small.ping()).is_up
         await small.close()
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_who_is_cancelled_while_the_relay_starts_ends_and_so_does_the_relay(turns):
+    """asyncio may never end a task that is cancelled while it starts a process."""
+
+    async def command():
+        return ["sleep", "600"]
+
+    relay = Relay(command)
+    asked = asyncio.create_task(relay.exchange("GET", "/x", content=None, headers={}))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await relay.close()
+
+
+@pytest.mark.parametrize("turns", range(0, 12, 2))
+async def test_a_relay_that_is_closed_while_it_starts_leaves_nothing_that_runs(turns):
+    async def command():
+        return ["sleep", "600"]
+
+    relay = Relay(command)
+    asked = [asyncio.create_task(relay.exchange("GET", "/x", content=None, headers={})) for _ in range(2)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await relay.close()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(each, NoAnswer | asyncio.CancelledError) for each in found), found
