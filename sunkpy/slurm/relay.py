@@ -118,10 +118,11 @@ class Relay:
 
     async def _begun(self) -> _Running:
         async with self._starting:
-            if self._is_closed:
-                raise _Ended("the relay is closed")
             if self._running is None or self._running.has_ended:
-                self._beginning = asyncio.create_task(_Running.start(await self._command()))
+                command = await self._command()
+                if self._is_closed:
+                    raise _Ended("the relay is closed")
+                self._beginning = asyncio.create_task(_Running.start(command))
                 self._running = await self._beginning
                 self.user = self._running.user
             return self._running
