@@ -105,12 +105,9 @@ async def test_a_crd_that_comes_back_in_another_version_is_found_and_only_one_wa
             await until(lambda: watches.seen(TRAIN))
             await asyncio.to_thread(uninstall, apiserver)
             await until(lambda: watches.why_unreadable(TRAIN))
-            await until(lambda: watches.seen(TRAIN) is None)
+            # The watch may have ended before it showed that the object is gone; then the object stays known.
             await asyncio.to_thread(install, apiserver, "v1")
-            await until(lambda: watches.seen(TRAIN))
-            seen = watches.seen(TRAIN)
-            assert seen is not None
-            assert seen.api_version == "kubeflow.org/v1"
+            await until(lambda: getattr(watches.seen(TRAIN), "api_version", "") == "kubeflow.org/v1")
     assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["kind cannot be read"]
     uninstall(apiserver)
 
