@@ -31,12 +31,12 @@ class Services:
         with self.list.open("a") as lines:
             lines.write(f"{name} {type_} {up_s} {down_s}\n")
 
-    def start(self, script: str) -> subprocess.Popen[str]:
+    def start(self, script: str, **env: str) -> subprocess.Popen[str]:
         program = f'tell() {{ echo "$*" >> {self.folder}/told; }}; {script}'
         return subprocess.Popen(
             [PROGRAM, "bash", "-c", program], stderr=subprocess.PIPE, text=True, start_new_session=True,
             env={"PATH": "/usr/bin:/bin", "SUNKPY_SERVICES": str(self.folder), "SUNKPY_PAUSE_S": "0.05",
-                 "SITE": "two\nlines"},
+                 "SITE": "two\nlines"} | env,
         )  # fmt: skip
 
     @property
@@ -178,4 +178,18 @@ def test_a_signal_while_they_come_up_ends_it(services: Services):
     process.terminate()
     assert ended(process)[0] == 143
     assert services.told[-1] == "agent down"
+    assert "program" not in services.told
+
+
+@pytest.mark.parametrize("pid", ["running", "child"])
+def test_a_signal_between_a_start_and_the_note_of_its_pid_ends_it(services: Services, tmp_path: Path, pid: str):
+    """bash reads `BASH_ENV`, and so waits before it notes the pid, as on a machine that is overloaded."""
+    slow = tmp_path / "slow"
+    slow.write_text(f"set -T; trap 'case $BASH_COMMAND in {pid}=\\$!) sleep 0.5 ;; esac' DEBUG\n")
+    services.add("agent", "longrun", longrun("agent"))
+    services.add("slow", "oneshot", "tell slow; exec sleep 60", up_s=0)
+    process = services.start("tell program", BASH_ENV=str(slow))
+    services.hears("slow" if pid == "running" else "agent up")
+    process.terminate()
+    assert ended(process)[0] == 143
     assert "program" not in services.told
