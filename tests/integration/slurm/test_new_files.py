@@ -36,11 +36,13 @@ class Pod:
         # Which stays while slurmd ends and starts.
         self._spool = os.open(site.root_of(NODE) / "var/spool/slurmd", os.O_PATH)
         self._begun = containers(site)
-        submit = f"sbatch --parsable --output=/dev/null --nodelist={NODE} --wrap='sleep 600'"
-        code, said = site.shell("ann", f"cd /tmp && {submit}")
+        submit = f"sbatch --parsable --output=/dev/null --nodelist={NODE} --wrap='touch begun-$SLURM_JOB_ID; sleep 600'"
+        code, said = site.shell("ann", f"cd && {submit}")
         assert code == 0, said
         self._job = said.strip()
-        wait(self.has_its_job, timeout_s=120, what="the job runs")
+        # Slurm says so earlier. A step that has yet to load its plugins fails on new files, and drains the node.
+        begun = site.slurm.root / f"home/ann/begun-{self._job}"
+        wait(lambda: begun.exists() and self.has_its_job(), timeout_s=120, what="the job runs")
 
     def has_its_job(self) -> bool:
         """True if the container is the same as before and the job runs on."""
