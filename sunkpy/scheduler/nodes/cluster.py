@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 
 import msgspec
 
@@ -16,18 +17,18 @@ from sunkpy.core.gang.limits import (
     Surroundings,
     TermPlace,
     avoid_nodes,
-    concerns,
     depend_on,
     labels_asked,
-    looks_around,
     shortened,
     shut_out_from,
     spreads_by,
     terms_of,
+    topics_of,
     touches,
 )
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
+from sunkpy.core.model.concerns import Concern, concerns_of
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
@@ -90,8 +91,8 @@ class Cluster:
             for each in by_name
         )
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
-        self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)
-        self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)
+        self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=topics_of)
+        self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=topics_of)
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
         everybody = self._everybody = Together((*self.pods.parts, self._others))
         self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._tell_apart)
@@ -114,9 +115,7 @@ class Cluster:
 
     def _listen(self) -> None:
         self.pods.add_handler(self.fullness.held.update)
-        self.pods.add_handler(self.volumes.used.follow)
-        self.pods.add_handler(self.volumes.awaited.follow)
-        self.pods.add_handler(self.devices.users.follow)
+        self.pods.add_handler(self._pod_changed)
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)
@@ -220,7 +219,7 @@ class Cluster:
         """Return, as a cached answer, the Slurm nodes where one of these pods must not go because of affinity rules
         (its own or those of other pods), spreading or host ports, each with the reason.
         """
-        is_looking = any(looks_around(pod.spec) for pod in pods)
+        is_looking = any(Concern.NEIGHBOURS in concerns_of(pod.spec) for pod in pods)
         if self.neighbours.is_open and not is_looking:
             return CachedVerdict({})
         kinds = tuple(one_of_each(pods, self._around_which))
@@ -293,6 +292,15 @@ class Cluster:
             self._by_name = {node.name: node for node in self.nodes.values()}
         around = self.neighbours.around(self._by_name, listed=listed)
         return msgspec.structs.replace(around, is_usable=lambda name: bool(self.slurm_node_on(name)))
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Have volumes and devices follow those of the scheduler's pods that are concerned with them."""
+        concerns = reduce(or_, (concerns_of(pod.spec) for pod in (old, new) if pod is not None))
+        if Concern.VOLUMES in concerns:
+            self.volumes.used.follow(old, new)
+            self.volumes.awaited.follow(old, new)
+        if Concern.DEVICES in concerns:
+            self.devices.users.follow(old, new)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         self._by_name = None
