@@ -25,8 +25,7 @@ from sunkpy.scheduler.devices.made import ClaimMaker
 from sunkpy.scheduler.execute import Executor
 from sunkpy.scheduler.hooks.answers import Hooks
 from sunkpy.scheduler.hooks.gate import Gate
-from sunkpy.scheduler.hooks.node_auth import NodeAuth
-from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.hooks.proof import HookProof, NodeAuth
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.jobs.writer import JobWriter

@@ -39,8 +39,7 @@ from sunkpy.scheduler.hooks.messages import (
     HookCall,
     NotThere,
 )
-from sunkpy.scheduler.hooks.node_auth import NodeAuth
-from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.hooks.proof import HookProof, NodeAuth
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.vanished import Vanished
