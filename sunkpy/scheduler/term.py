@@ -150,7 +150,8 @@ class Term:
         self._cluster.pods.add_handler(self._vanished.update)  # before the index forgets the pod's gang
         self._cluster.pods.add_handler(owners.pod_changed)
         self._cluster.pods.add_handler(members.update)
-        members.on_change = Unidentified(leader, members, recognition, self._outbox).pod_changed
+        reports = Unidentified(leader, members, recognition, self._outbox)
+        members.on_unidentified, members.on_relabelled = reports.unidentified, reports.relabelled
         self._suspensions = Suspensions(leader, self._watches, kinds=kinds_read(families), has_pods=members.has_living)
 
     def _decide(self) -> None:
