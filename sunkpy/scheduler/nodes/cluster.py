@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 
 import msgspec
 
@@ -115,7 +114,8 @@ class Cluster:
 
     def _listen(self) -> None:
         self.pods.add_handler(self.fullness.held.update)
-        self.pods.add_handler(self._pod_changed)
+        self.pods.add_handler(self.volumes.pod_changed, of=lambda pod: Concern.VOLUMES in concerns_of(pod.spec))
+        self.pods.add_handler(self.devices.users.follow, of=lambda pod: Concern.DEVICES in concerns_of(pod.spec))
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)
@@ -292,15 +292,6 @@ class Cluster:
             self._by_name = {node.name: node for node in self.nodes.values()}
         around = self.neighbours.around(self._by_name, listed=listed)
         return msgspec.structs.replace(around, is_usable=lambda name: bool(self.slurm_node_on(name)))
-
-    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Have volumes and devices follow those of the scheduler's pods that are concerned with them."""
-        concerns = reduce(or_, (concerns_of(pod.spec) for pod in (old, new) if pod is not None))
-        if Concern.VOLUMES in concerns:
-            self.volumes.used.follow(old, new)
-            self.volumes.awaited.follow(old, new)
-        if Concern.DEVICES in concerns:
-            self.devices.users.follow(old, new)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         self._by_name = None

@@ -106,6 +106,11 @@ class Volumes:
         is_listed = all(each.synced.is_set() for each in (self._claims, self._volumes, self._classes))
         return self._storage if is_listed else None
 
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Take one change of a pod with claims into account: which claims it uses, and which it waits for."""
+        self.used.follow(old, new)
+        self.awaited.follow(old, new)
+
     def user_of(self, claim: Key, but: Pod) -> str:
         """Return the name of a pod other than `but` that is on a node and uses this claim; empty text if there
         is none.

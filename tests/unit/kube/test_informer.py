@@ -263,6 +263,33 @@ async def test_a_broken_answer_about_a_token_is_an_error_for_who_asks(tmp_path: 
             await may_get(kube, UserInfo(username="ann"), "pods")
 
 
+async def test_a_handler_may_be_for_some_objects_also_while_they_become_others_or_go(tmp_path: Path) -> None:
+    events = [
+        event("ADDED", pod("a", 11)),
+        event("ADDED", pod("b", 12, "Failed")),
+        event("MODIFIED", pod("a", 13, "Failed")),
+        event("MODIFIED", pod("b", 14)),
+        event("MODIFIED", pod("b", 15)),
+        event("DELETED", pod("a", 16, "Failed")),
+    ]
+    script = Script([(10, [])], [[*events]])
+    heard: list[tuple[str, str]] = []
+
+    def phase(seen: Pod | None) -> str:
+        return seen.status.phase if seen is not None else "gone"
+
+    async with connected(script.handle, tmp_path) as kube:
+        informer = Informer(kube, PODS, Pod)
+        informer.add_handler(
+            lambda old, new: heard.append((phase(old), phase(new))), of=lambda pod: pod.status.phase == "Failed"
+        )
+        running = asyncio.ensure_future(informer.run())
+        await asyncio.wait_for(script.over.wait(), 20)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert heard == [("gone", "Failed"), ("Running", "Failed"), ("Failed", "Running"), ("Failed", "gone")]
+
+
 async def test_others_have_a_turn_while_the_events_of_one_chunk_are_handled(tmp_path: Path) -> None:
     many, turns = 50, 0
     chunk = "\n".join(json.dumps(event("ADDED", pod(f"p{number}", 11 + number))) for number in range(many))
