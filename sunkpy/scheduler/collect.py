@@ -24,8 +24,8 @@ from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, 
 from sunkpy.core.placement.needs import counted
 from sunkpy.core.placement.volumes import within_reach
 from sunkpy.scheduler.leader import Leader
+from sunkpy.scheduler.nodes.candidates import FullNodes
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.nodes.fullness import FullNodes
 from sunkpy.scheduler.record import Grounds, Recognised
 from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 

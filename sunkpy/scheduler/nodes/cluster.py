@@ -42,8 +42,7 @@ from sunkpy.runtime.groups import Watched
 from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
 from sunkpy.scheduler.devices.watch import Devices
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.nodes.candidates import Candidates, Held
-from sunkpy.scheduler.nodes.fullness import Fullness
+from sunkpy.scheduler.nodes.candidates import Candidates, Fullness, Held
 from sunkpy.scheduler.nodes.others import pods_of_others
 from sunkpy.scheduler.nodes.volumes import Volumes
 from sunkpy.scheduler.owners.watch import OnUnreadable
