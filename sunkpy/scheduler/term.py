@@ -112,7 +112,7 @@ class Term:
             self._slurm_nodes,
             self._wake,
             on_claim=lambda pod: self._wake.changed(self._members.find_id(pod)),
-            on_room=lambda pod: self._wake.later(self._members.find_id(pod)),
+            on_free_storage=lambda pod: self._wake.later(self._members.find_id(pod)),
             on_unreadable=on_unreadable,
         )
         self._watches = OwnerWatches(

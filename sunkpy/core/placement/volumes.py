@@ -102,7 +102,7 @@ def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, s
             if found is not None:
                 bounds.setdefault(*found)
         for claim in claims_to_place(pod, storage):
-            if _is_told_free(claim, storage):
+            if _has_reported_capacity(claim, storage):
                 to_make.setdefault((claim.spec.storage_class_name or "", claim.size), claim)
     return bounds, to_make
 
@@ -134,7 +134,7 @@ def _is_under_way(claim: Claim, storage: Storage) -> bool:
     return storage.volume(claim.spec.volume_name) is None if claim.is_bound else _is_made_late(claim, storage)
 
 
-def room_asked(claim: Claim) -> tuple[Asked, ...]:
+def storage_asked(claim: Claim) -> tuple[Asked, ...]:
     """Return the class and size of the claim's volume, if it may have to be made and no node is chosen yet."""
     is_open = bool(claim.size) and not claim.selected_node and not claim.spec.volume_name
     return ((claim.spec.storage_class_name or "", claim.size),) if is_open else ()
@@ -194,7 +194,7 @@ def _is_made_late(claim: Claim, storage: Storage) -> bool:
     return found is not None and found.waits_for_consumer and found.makes_volumes
 
 
-def _is_told_free(claim: Claim, storage: Storage) -> bool:
+def _has_reported_capacity(claim: Claim, storage: Storage) -> bool:
     found = storage.storage_class(claim.spec.storage_class_name or "")
     driver = storage.driver(found.provisioner) if found is not None else None
     return driver is not None and driver.spec.storage_capacity is True and bool(claim.size)

@@ -127,16 +127,19 @@ class ClaimMaker:
             KubeError: the status was not written.
             Refused: the apiserver dropped that part of the status, or the claim has other requests than the pod needs.
         """
-        pod, told = chosen.pod, chosen.told
-        if told is None:
+        pod, made_status = chosen.pod, chosen.made_status
+        if made_status is None:
             return
         requests = {each.name for each in chosen.claim.spec.devices.requests}
-        if {each.request_name for each in told.request_mappings} != requests:
+        if {each.request_name for each in made_status.request_mappings} != requests:
             raise Refused(pod, f"claim {chosen.claim.name} is not for what pod {pod.name} asks for: delete it")
-        body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(told)}}
+        body = {
+            "metadata": {"uid": pod.uid},
+            "status": {"extendedResourceClaimStatus": msgspec.to_builtins(made_status)},
+        }
         path = paths.status(paths.pod(*pod.key))
         written = read_answer(f"PATCH {path}", await self._kube.patch(path, body), Pod)
-        if written.status.extended_resource_claim_status != told:
+        if written.status.extended_resource_claim_status != made_status:
             raise Refused(pod, f"the apiserver drops a pod's extendedResourceClaimStatus (gate {GATE} is off): {_CURE}")
 
 

@@ -193,7 +193,7 @@ class Hooks:
             del self._waiting_since[epilog]
         if answer.done:
             self._leader.metrics.handover_seconds.observe(self._leader.clock() - first_at)
-            return self._kept(record, call, caller) or answer
+            return self._answer_if_pods_stay(record, call, caller) or answer
         return answer
 
     def _oldest_handover_s(self) -> float:
@@ -233,15 +233,15 @@ class Hooks:
         self._ledger.queue.add(record.id)
         return now
 
-    def _kept(self, record: GangRecord, call: HookCall, caller: Pod) -> HookAnswer | None:
+    def _answer_if_pods_stay(self, record: GangRecord, call: HookCall, caller: Pod) -> HookAnswer | None:
         """Return the answer to an Epilog that may end although pods stay on the node: their job was lost and not ended,
         or they were taken out of the gang and wait for a job of their own. None if no such pods stay.
         """
         if epilog_keeps_pods(self._collector.known(record), call.job_id):
             return LOST
-        return PARTED if self._apart_on(caller.spec.node_name, record, call) else None
+        return PARTED if self._has_solo_gangs_on(caller.spec.node_name, record, call) else None
 
-    def _apart_on(self, node: str, record: GangRecord, call: HookCall) -> bool:
+    def _has_solo_gangs_on(self, node: str, record: GangRecord, call: HookCall) -> bool:
         """True if the node has pods that were taken out of this gang and now are gangs of their own, and no job of
         theirs has the node.
         """

@@ -53,8 +53,8 @@ from sunkpy.slurm import NodeCache
 
 class Cluster:
     """All watches of the cluster that belong to one leader, and the answers that are worked out from them. `on_claim`
-    is called with a pod if its claim for devices or for a volume has changed; `on_room` is called with a pod if its
-    volume can perhaps be made on other nodes now.
+    is called with a pod if its claim for devices or for a volume has changed; `on_free_storage` is called with a pod if
+    its volume can perhaps be made on other nodes now.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Cluster:
         wake: Wake,
         *,
         on_claim: Callable[[Pod], None],
-        on_room: Callable[[Pod], None],
+        on_free_storage: Callable[[Pod], None],
         on_unreadable: OnUnreadable,
     ) -> None:
         kube, settings = leader.kube, leader.settings
@@ -93,11 +93,15 @@ class Cluster:
         self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=topics_of)
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
         everybody = self._everybody = Together((*self.pods.parts, self._others))
-        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._tell_apart)
+        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._forget_avoided)
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
         self.volumes = Volumes(
-            kube, on_claim=on_claim, on_room=on_room, on_change=self._reach_changed, on_unreadable=on_unreadable
+            kube,
+            on_claim=on_claim,
+            on_free_storage=on_free_storage,
+            on_change=self._reach_changed,
+            on_unreadable=on_unreadable,
         )
         self.nodes = Informer(kube, paths.NODES, Node, keep=trim_node, tell=partial(on_unreadable, "Node"))
         self.devices = Devices(
@@ -256,7 +260,7 @@ class Cluster:
         if is_met or is_shutting_out:
             self._wake.neighbours.set()
 
-    def _tell_apart(self, place: TermPlace) -> None:
+    def _forget_avoided(self, place: TermPlace) -> None:
         """Drop the cached answers to the question which nodes the pods in this place (a namespace) must avoid. The
         anti-affinity of a pod on a node now depends on a further label of these pods, and the answers did not take this
         label into account.

@@ -60,7 +60,7 @@ class PodGroups:
         ):
             return None
         link = Link.to(reference, key[0])
-        owner = await self._watches.read(link) or self._watches.look(link)
+        owner = await self._watches.read(link) or self._watches.look_up(link)
         if owner is Absence.UNKNOWN:
             return _LOOK_AGAIN_S
         if not isinstance(owner, Owner) or isinstance(owner, OddOwner):

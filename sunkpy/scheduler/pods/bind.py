@@ -98,7 +98,7 @@ class Binder:
         job = record.jobs[action.job]
         # The job may have ended meanwhile, or been cancelled because another member was refused.
         if job.is_live and not job.is_let_go:
-            await self._send_all(record, _noted(action, placed, plan))
+            await self._send_all(record, _to_send(action, placed, plan))
 
     async def bind_directly(self, record: GangRecord, action: act.BindDirectly) -> None:
         """Bind a pod that is bound without a Slurm job, such as a DaemonSet's, to the node that the pod itself names.
@@ -229,8 +229,8 @@ class Binder:
         """Return which of these pods, by uid, cannot be bound to their nodes, each with the reason: because of other
         pods on the nodes (`others`, by node) or around them (`surroundings`), or because a volume cannot be reached.
         """
-        kept_away = _kept_away(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
-        return kept_away | _too_full(placed, others)
+        in_conflict = _in_conflict(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
+        return in_conflict | _too_full(placed, others)
 
     def _without_volumes(self, placed: Iterable[Placed]) -> dict[str, Admission]:
         """Return which of these pods, by uid, cannot reach their volumes from the node where they are to be bound, each
@@ -326,7 +326,7 @@ def _with(concern: Concern, placed: Iterable[Placed]) -> list[Placed]:
     return [(pod, node) for pod, node in placed if concern in concerns_of(pod.spec)]
 
 
-def _noted(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list[SentBinding]:
+def _to_send(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list[SentBinding]:
     """Return the bindings to send. Each has the annotations that name the pod's gang and job, and the devices that its
     claims or the device plugin give it.
     """
@@ -334,7 +334,7 @@ def _noted(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list
     return [SentBinding.of(pod, node=node.name, note=note) for (pod, node), note in zip(placed, notes, strict=True)]
 
 
-def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str]) -> dict[str, Admission]:
+def _in_conflict(placed: Sequence[Placed], around: Surroundings, *, but: Set[str]) -> dict[str, Admission]:
     """Return which of these pods, by uid, may not be on their node because of affinity rules or host ports, each with
     the reason. If only pods that are ending are in the way, the pod may wait for their end; if not, it is refused. Pods
     with a uid in `but` are not in the way.

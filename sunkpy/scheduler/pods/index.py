@@ -190,7 +190,7 @@ class PodsByGang:
         there = tuple(self._unidentified)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK_S):
-                while any(uid in self._unidentified and self._owners.is_looking(uid) for uid in there):
+                while any(uid in self._unidentified and self._owners.is_reading(uid) for uid in there):
                     await self._owners.changed()
 
     def pods_of(self, id: GangId) -> Sequence[Pod]:

@@ -32,7 +32,7 @@ NO_SLOTS_LEFT = "the pods that it was made for have ended, and it has no slots f
 _NOT_BEGUN = f"its pods have ended, and {IDLE_PATIENCE_S:.0f} s later its script has not begun"
 _STOPPED = "its pods have ended, and Slurm would start it again without them"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
-TOLD_PATIENCE_S = 15.0
+SIGNAL_PATIENCE_S = 15.0
 """For how many seconds a placeholder job may take to end after its signal. Then it is cancelled."""
 
 
@@ -91,10 +91,10 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
 
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
-    """True if more than `TOLD_PATIENCE_S` seconds have passed since Slurm first answered the request to send the job
+    """True if more than `SIGNAL_PATIENCE_S` seconds have passed since Slurm first answered the request to send the job
     the signal to end. The caller asks only about jobs that have not ended.
     """
-    return job.heard_at is not None and snapshot.now - job.heard_at > TOLD_PATIENCE_S
+    return job.signal_answered_at is not None and snapshot.now - job.signal_answered_at > SIGNAL_PATIENCE_S
 
 
 def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:

@@ -33,7 +33,7 @@ from sunkpy.core.placement.volumes import (
     Storage,
     claims_to_place,
     find_user,
-    room_asked,
+    storage_asked,
     why_out_of_reach,
     within_reach,
 )
@@ -290,7 +290,7 @@ def test_it_is_said_where_storage_is_lacking():
     ],
 )
 def test_what_is_told_of_free_storage_matters_only_to_claims_that_it_decides_about(asking, before, now, expected):
-    assert any(decides(asked, before, now) for asked in room_asked(asking)) is expected
+    assert any(decides(asked, before, now) for asked in storage_asked(asking)) is expected
 
 
 def test_a_pass_looks_at_free_storage_once_for_all_gangs_that_ask_for_the_same(monkeypatch):
