@@ -147,7 +147,7 @@ class Term:
             claimed=self._cluster.devices.claimed,
         )
         self._vanished = Vanished(leader, find_id=members.find_id)
-        self._cluster.pods.add_handler(self._vanished.update)  # before the index forgets the pod's gang
+        members.on_deletion = self._vanished.update
         self._cluster.pods.add_handler(owners.pod_changed)
         self._cluster.pods.add_handler(members.update)
         reports = Unidentified(leader, members, recognition, self._outbox)

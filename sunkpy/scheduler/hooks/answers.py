@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 
 import structlog
 
@@ -149,7 +151,7 @@ class Hooks:
         async def waits_for(seen: HookSnapshot) -> str | None:
             return self._takeover.why_unknown(record) or seen.prolog_waits_for(call.job_id, call.node)
 
-        return await self._until_nothing(record, caller, waits_for)
+        return await self._until_nothing(record, waits_for)
 
     async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Answer an Epilog: record that its job has lost this node, and wait until the job's pods have left the node.
@@ -188,7 +190,8 @@ class Hooks:
         epilog = object()  # a call whose connection broke may still wait while its repetition comes
         self._waiting_since[epilog] = first_at
         try:
-            answer = await self._until_nothing(record, caller, waits_for)
+            again_s = partial(self._vanished.left_s, caller.spec.node_name)
+            answer = await self._until_nothing(record, waits_for, again_s=again_s)
         finally:
             del self._waiting_since[epilog]
         if answer.done:
@@ -276,8 +279,15 @@ class Hooks:
         return f"pod {', '.join(left)} is not gone yet" if left else None
 
     async def _until_nothing(
-        self, record: GangRecord, caller: Pod, waits_for: Callable[[HookSnapshot], Awaitable[str | None]]
+        self,
+        record: GangRecord,
+        waits_for: Callable[[HookSnapshot], Awaitable[str | None]],
+        *,
+        again_s: Callable[[], float] = lambda: inf,
     ) -> HookAnswer:
+        """Return the answer to a Prolog or Epilog when `waits_for` returns nothing that it waits for, or after
+        `LONG_POLL_S`. It is asked again after each change of the gang, and after `again_s` seconds without one.
+        """
         deadline = self._leader.clock() + LONG_POLL_S
         seen = self._snapshots.new(record)
         while True:
@@ -287,7 +297,7 @@ class Hooks:
             left_s = deadline - self._leader.clock()
             if left_s <= 0:
                 return HookAnswer(done=False, why=why)
-            timeout_s = min(left_s, self._vanished.left_s(caller.spec.node_name))
+            timeout_s = min(left_s, again_s())
             if self._ledger.get(record.id) is not record:  # it is over, and nobody tells when its last pods are gone
                 timeout_s = min(timeout_s, self._leader.settings.times.gate_again_s)
             await record.wait_for_change(since=seen.changes, timeout_s=timeout_s)

@@ -162,6 +162,10 @@ class PodsByGang:
         self._unidentified: dict[str, Pod] = {}
         self._solo = SoloGangs()
         self._log = structlog.get_logger("pods")
+        self.on_deletion: Callable[[Pod | None, Pod | None], None] = lambda old, new: None
+        """Called with each change of a pod that is being deleted, and with each pod that is gone (`new` is None, or
+        another pod of this name) before its gang is forgotten.
+        """
         self.on_unidentified: Callable[[Pod], None] = lambda pod: None
         """Called with each pod that could not be identified, at each attempt."""
         self.on_relabelled: Callable[[Pod, GangId], None] = lambda pod, id: None
@@ -222,7 +226,10 @@ class PodsByGang:
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Take one change of a pod in the watch into account. `old` is None if the pod is new, `new` if it is gone."""
         self._by_node.follow(old, new)
-        if old is not None and (new is None or new.uid != old.uid):
+        is_gone = old is not None and (new is None or new.uid != old.uid)
+        if is_gone or (new is not None and new.is_deleting):
+            self.on_deletion(old, new)
+        if old is not None and is_gone:
             self._forget(old)
             old = None
         if new is None:
