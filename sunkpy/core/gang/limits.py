@@ -1,9 +1,7 @@
 """Rules between pods that Slurm does not know and the kubelet does not check. A rule within a gang becomes a constraint
 of the gang's job, or the gang is refused with a message that names the pod and the rule.
 
-* Devices of resource claims become GRES of the job (`core.gang.devices`). A gang is refused if the administrator has
-  named no GRES for a claim's DeviceClass, or if a pod asks by an extended resource for a DeviceClass that the scheduler
-  does not know.
+* Devices of resource claims become GRES of the job, or the gang is refused: `core.gang.devices.asked`.
 * If pods of one gang must not share a node (required anti-affinity by hostname, a host port), the job gets one node for
   each pod. Anti-affinity over a larger domain than a node is refused: Slurm cannot spread pods over such domains.
 * If pods must be spread evenly over nodes (topologySpreadConstraints), the job gets one node for each pod. Within a

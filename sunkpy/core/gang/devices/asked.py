@@ -1,4 +1,8 @@
-"""What the ResourceClaims of pods ask for, as GRES that Slurm counts, and why a claim is refused.
+"""What the ResourceClaims of pods ask for, as GRES that Slurm counts, and why devices are refused.
+
+A gang is refused if the administrator has named no GRES for a claim's DeviceClass, if a pod asks by an extended
+resource for a DeviceClass that the scheduler does not know, or if several containers of a pod ask for the GPUs of
+sunkpy's device plugin.
 
 The administrator maps each DeviceClass to a GRES (`scheduler.deviceClasses`). A request for some devices of one class
 is then a number of a GRES. Slurm knows nothing else that a request may contain (selectors, capacity …). So a request
