@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from sunkpy.cli.rights import may
 from sunkpy.core.model.objects import Meta, Owner, Pod
 from sunkpy.kube import connection, errors, paths
 from sunkpy.kube.access import may_get
@@ -252,7 +253,7 @@ async def test_a_list_with_an_object_that_nobody_can_name_is_an_error_for_who_as
 
 
 @pytest.mark.parametrize("broken", ["{", "[]", '{"status": 3}', '{"a":' + "[" * 9000 + "]" * 9000 + "}"])
-async def test_a_broken_answer_about_a_token_is_an_error_for_who_asks(tmp_path: Path, broken: str) -> None:
+async def test_a_broken_answer_about_a_person_is_an_error_for_who_asks(tmp_path: Path, broken: str) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text=broken, content_type="application/json")
 
@@ -261,6 +262,8 @@ async def test_a_broken_answer_about_a_token_is_an_error_for_who_asks(tmp_path: 
             await kube.review_token("token")
         with pytest.raises(errors.UnreadableAnswer, match=r"POST .*/subjectaccessreviews: "):
             await may_get(kube, UserInfo(username="ann"), "pods")
+        with pytest.raises(errors.UnreadableAnswer, match=r"POST .*/selfsubjectaccessreviews: "):
+            await may(kube, "get", "pods", namespace="d")
 
 
 async def test_a_handler_may_be_for_some_objects_also_while_they_become_others_or_go(tmp_path: Path) -> None:
