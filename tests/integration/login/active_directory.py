@@ -36,7 +36,7 @@ sed -i "/^\\[global\\]/a interfaces = $1/8\\nbind interfaces only = yes\\n$servi
 exec samba -F --no-process-group --debug-stdout
 """
 _NAMESPACES: Final = ("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "chroot")
-_DOMAIN: Final = """\
+DOMAIN: Final = """\
 [sssd]
 domains = ad.example.com
 [nss]
@@ -48,7 +48,7 @@ case_sensitive = false
 offline_timeout = 1
 ldap_search_timeout = 60
 """
-_CONF: Final = {
+CONF: Final = {
     "ldap": f"""\
 id_provider = ldap
 ldap_schema = ad
@@ -123,7 +123,7 @@ class ActiveDirectory:
 
     def conf(self, provider: str) -> str:
         """What a site gives to users.sssd, by the provider of SSSD: `ldap` or `ad`."""
-        return _DOMAIN + _CONF[provider]
+        return DOMAIN + CONF[provider]
 
     def log(self) -> str:
         """All that it has said."""
