@@ -104,7 +104,7 @@ def test_one_that_is_ended_leaves_no_file(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [(), ("/tmp", "1G"), ("/tmp", "8", "fast")])
+@pytest.mark.parametrize("words", [(), ("/tmp", "1G"), ("/tmp", "0"), ("/tmp", "8", "fast")])
 def test_it_wants_a_folder_and_numbers(words: tuple[str, ...]) -> None:
     done = subprocess.run([SCRIPT, *words], capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode != 0

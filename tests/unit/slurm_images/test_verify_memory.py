@@ -139,6 +139,15 @@ def test_it_takes_no_more_than_its_cgroup_has_left(machine: Machine, own: str, f
     assert head.startswith(f"verify-memory: {mib} MiB, ")
 
 
+def test_where_no_memory_is_free_nothing_has_passed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, free_mib=0)
+    done = subprocess.run(
+        [SCRIPT], env={"PATH": os.environ["PATH"], "SUNKPY_ROOT": str(machine.root)}, capture_output=True, text=True,
+        check=False, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode != 0, done.stderr) == (True, "verify-memory: no MiB of memory is free\n")
+
+
 @pytest.mark.parametrize("words", [("0",), ("101",), ("all",), ("80", "1G")])
 def test_what_is_no_number_is_refused(machine: Machine, words: tuple[str, ...]) -> None:
     done = subprocess.run([SCRIPT, *words], capture_output=True, text=True, check=False, timeout=30)
