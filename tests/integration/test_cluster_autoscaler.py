@@ -189,7 +189,7 @@ def from_zero_and_back(world: World, ask: str) -> None:
     assert len(world.bought) == MOST
 
 
-@pytest.mark.parametrize("ask", ["placeholders", "capacityBuffer"])
+@pytest.mark.parametrize("ask", ["placeholders", "capacityBuffer", "provisioningRequest"])
 async def test_nodes_come_for_jobs_and_go_when_nothing_runs_there(world: World, ask: str) -> None:
     await asyncio.to_thread(from_zero_and_back, world, ask)
 
@@ -207,3 +207,17 @@ def more_than_there_can_be(world: World) -> None:
 
 async def test_an_autoscaler_that_may_not_buy_more_is_heard_within_a_minute(world: World) -> None:
     await asyncio.to_thread(more_than_there_can_be, world)
+
+
+def a_job_that_needs_more_than_there_can_be(world: World) -> None:
+    world.patch(f"{NODESETS}/compute", {"spec": {"growth": {"ask": "provisioningRequest"}}})
+    world.jobs_want = MOST + 2
+    world.until(lambda: any(reason == "NodesRefused" for reason, _ in world.events), timeout_s=90)
+    note = next(note for reason, note in world.events if reason == "NodesRefused")
+    assert note.startswith(f"asked autoscalers for {MOST + 2} nodes by ProvisioningRequest ")
+    assert "CapacityIsNotFound: " in note
+    assert not world.bought, "all of its nodes come, or none"
+
+
+async def test_of_a_job_whose_nodes_cannot_all_come_none_is_bought(world: World) -> None:
+    await asyncio.to_thread(a_job_that_needs_more_than_there_can_be, world)

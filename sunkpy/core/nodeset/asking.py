@@ -440,11 +440,17 @@ never sees a placeholder.
 """
 
 
+_REFUSED: Final = (("Failed", "True"), ("Provisioned", "False"), ("ReadyForProvisioning", "False"))
+"""Conditions of objects that ask for nodes, and their status when no node comes. The Cluster Autoscaler tries again
+after `Provisioned` is False, and not after `Failed` (provisioningrequest/besteffortatomic, checkcapacity).
+"""
+
+
 def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
     """Return why no node comes for this object, in the words of an autoscaler, or that no autoscaler has reacted. Empty
     if an autoscaler is at work, or if it is too early to say.
     """
-    for type_, is_refused in (("Failed", "True"), ("ReadyForProvisioning", "False")):
+    for type_, is_refused in _REFUSED:
         condition = found.condition(type_)
         if condition is not None and condition.status == is_refused:
             return f"{condition.reason}: {condition.message}"
