@@ -194,19 +194,21 @@ async def test_nodes_come_for_jobs_and_go_when_nothing_runs_there(world: World, 
     await asyncio.to_thread(from_zero_and_back, world, ask)
 
 
-def more_than_there_can_be(world: World) -> None:
+def more_than_there_can_be(world: World, ask: str) -> None:
+    world.patch(f"{NODESETS}/compute", {"spec": {"growth": {"ask": ask}}})
     world.jobs_want = MOST + 2
     world.until(lambda: len(world.slurmd_pods) == MOST)
     world.until(lambda: any(reason == "NodesRefused" for reason, _ in world.events), timeout_s=90)
     note = next(note for reason, note in world.events if reason == "NodesRefused")
     assert "NotTriggerScaleUp" in note
     assert "max node group size reached" in note
-    assert len(world.placeholders) == 2
+    assert world.asked == 2
     assert len(world.bought) == MOST
 
 
-async def test_an_autoscaler_that_may_not_buy_more_is_heard_within_a_minute(world: World) -> None:
-    await asyncio.to_thread(more_than_there_can_be, world)
+@pytest.mark.parametrize("ask", ["placeholders", "capacityBuffer"])
+async def test_an_autoscaler_that_may_not_buy_more_is_heard_within_a_minute(world: World, ask: str) -> None:
+    await asyncio.to_thread(more_than_there_can_be, world, ask)
 
 
 def a_job_that_needs_more_than_there_can_be(world: World) -> None:

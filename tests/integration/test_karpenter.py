@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.apiserver import Apiserver
 from tests.integration.karpenter import NODE_POOLS, scale
-from tests.integration.test_cluster_autoscaler import World, from_zero_and_back, growing, with_operator
+from tests.integration.test_cluster_autoscaler import NODESETS, World, from_zero_and_back, growing, with_operator
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -62,15 +62,17 @@ async def test_nodes_come_for_jobs_and_go_when_nothing_runs_there(world: World, 
     await asyncio.to_thread(from_zero_and_back, world, ask)
 
 
-def a_pool_that_does_not_fit(world: World) -> None:
+def a_pool_that_does_not_fit(world: World, ask: str) -> None:
     world.patch(f"{NODE_POOLS}/pool", {"spec": {"template": {"metadata": {"labels": {"pool": "other"}}}}})
+    world.patch(f"{NODESETS}/compute", {"spec": {"growth": {"ask": ask}}})
     world.jobs_want = 2
     world.until(lambda: any(reason == "NodesRefused" for reason, _ in world.events), timeout_s=90)
     note = next(note for reason, note in world.events if reason == "NodesRefused")
     assert "FailedScheduling: " in note
-    assert len(world.placeholders) == 2
+    assert world.asked == 2
     assert not world.bought
 
 
-async def test_a_karpenter_whose_pool_does_not_fit_is_heard_within_a_minute(world: World) -> None:
-    await asyncio.to_thread(a_pool_that_does_not_fit, world)
+@pytest.mark.parametrize("ask", ["placeholders", "capacityBuffer"])
+async def test_a_karpenter_whose_pool_does_not_fit_is_heard_within_a_minute(world: World, ask: str) -> None:
+    await asyncio.to_thread(a_pool_that_does_not_fit, world, ask)

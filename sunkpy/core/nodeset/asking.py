@@ -102,6 +102,14 @@ class StandIn(KubeObject, frozen=True, kw_only=True):
         return next((each for each in self.status.conditions if each.type == type_), None)
 
     @property
+    def told_of(self) -> tuple[str, ...]:
+        """The uids of the objects whose Events say whether a node comes. Karpenter writes no Events about a
+        CapacityBuffer, but about virtual pods, one for each wanted node, whose uids end with their number
+        (pkg/controllers/provisioning/buffers.go). Of these the last one is the first to get no node.
+        """
+        return (self.uid, f"{self.uid}-{self.spec.replicas}") if self.spec.replicas else (self.uid,)
+
+    @property
     def job(self) -> str:
         """The job for which a ProvisioningRequest asks for nodes, as `GrowthRequest.number` names it; empty for other
         objects.
