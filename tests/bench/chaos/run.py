@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +30,6 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.chaos.dashboards import figures as dashboard_figures
-from tests.bench.chaos.dashboards import scraped
 from tests.bench.chaos.faults import Saboteur
 from tests.bench.chaos.judge import CAME_TWICE, Rule, Violation, forgotten, is_with_pod, judge
 from tests.bench.chaos.load import LABEL, Load
@@ -82,12 +79,9 @@ def measure(asked: Asked) -> Outcome:
     stack, cluster = idle_demo(), breakable_demo()
     minutes = QUICK_MINUTES if asked.quick else asked.minutes
     nodes = sorted(pod.spec.node_name for pod in stack.slurmd_pods())
-    plan = make_plan(seed=asked.seed, minutes=minutes, nodes=nodes, with_faults=asked.faults)
-    words = {"$namespace": stack.namespace, '="$node"': '=~".+"'}  # all nodes: any may have a fault
-    with tempfile.TemporaryDirectory() as folder, scraped(stack, Path(folder)) as prometheus:
-        record, violations = asyncio.run(watched(stack, cluster, plan, click.echo))
-        shown = dashboard_figures(prometheus, words, since_s=record.started_s)
-    return Outcome([*figures(record, violations, seed=plan.seed), *shown], violations)
+    plan = make_plan(seed=asked.seed, minutes=minutes, nodes=nodes)
+    record, violations = asyncio.run(watched(stack, cluster, plan, click.echo))
+    return Outcome(figures(record, violations, seed=plan.seed), violations)
 
 
 async def watched(
