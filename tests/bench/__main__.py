@@ -101,18 +101,15 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 )
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos, outage, upgrade, devices: makes the same.")
-@click.option("--since", default="", metavar="COMMIT", help="upgrade: from an earlier sunkpy, not an earlier Slurm.")
-@click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option("--strict", is_flag=True, help="Fail when a figure does not hold.")
 def main(name: str, *, strict: bool, **options: object) -> None:
     """Run one bench, or all, and write build/reports/<name>.json."""
     signal.signal(signal.SIGTERM, _end)
     asked = msgspec.convert(options, Asked)
-    own_name = {"gitops": "gitops-flux" if asked.only == "flux" else "", "upgrade": asked.since and "upgrade-sunkpy"}
     for each in [name] if name != "all" else [each for each in BENCHES if each not in NOT_OF_ALL]:
         found = BENCHES[each](asked)
         outcome = found if isinstance(found, Outcome) else Outcome(found)
-        report.write(own_name.get(each) or each, outcome.figures)
+        report.write("gitops-flux" if (each, asked.only) == ("gitops", "flux") else each, outcome.figures)
         if strict:
             require_all(outcome.figures, outcome.violations)
 

@@ -146,16 +146,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[PlannedJob, ...]
 
 
-def make_plan(*, seed: int, minutes: float, nodes: Sequence[str], with_faults: bool = True) -> Plan:
-    """Return the plan of a run on these Kubernetes nodes. Without faults the jobs are the same, but none leaves a
-    process behind.
-    """
+def make_plan(*, seed: int, minutes: float, nodes: Sequence[str]) -> Plan:
+    """Return the plan of a run on these Kubernetes nodes."""
     end_s = minutes * 60
     quiet_s = end_s - min(max(end_s / 10, 75.0), 180.0)
     rng = random.Random(seed)
-    jobs = plan_jobs(rng, until_s=quiet_s - 30, nodes=len(nodes), are_long=minutes >= 10, misbehave=with_faults)
-    if not with_faults:
-        return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=(), jobs=jobs)
+    jobs = plan_jobs(rng, until_s=quiet_s - 30, nodes=len(nodes), are_long=minutes >= 10, misbehave=True)
     faults = plan_faults(random.Random(seed), until_s=quiet_s, nodes=nodes)
     kills = plan_accounting(random.Random(f"{seed} accounting"), until_s=quiet_s)
     return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=in_order(faults + kills), jobs=jobs)

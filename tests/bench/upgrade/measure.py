@@ -7,7 +7,6 @@ sessions open. slurmctld's state and slurmdbd's records stay those of the old ve
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import random
 import time
@@ -18,7 +17,7 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
-from demo import person, story
+from demo import story
 from demo.bring_up import GPUS_PER_NODE, build_images, install, slurm_values
 from demo.stack import SUITES, Stack
 from devcluster.waiting import NotYet, wait
@@ -30,7 +29,6 @@ from tests.bench.chaos.run import Outcome, figures, watched
 from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
 from tests.bench.clusters import own_cluster, recorded_once
 from tests.bench.upgrade import sessions
-from tests.bench.upgrade.earlier import checked_out, go_back
 
 NODES: Final = 4
 """The number of nodes. One of them is for the job of the person."""
@@ -54,24 +52,17 @@ _CORES: Final = "two shared cores run the whole cluster, and start all daemons a
 
 
 def measure(asked: Asked) -> Outcome:
-    """Upgrade from the older to the newer version of Slurm. With `--since`, upgrade from the charts and images of an
-    earlier commit of sunkpy, on the older version, and roll back.
-    """
-    seed, since, tell, lasts = asked.seed, asked.since, click.echo, QUICK if asked.quick else WHOLE
-    old, new = (SUITES[0], SUITES[0]) if since else SUITES
-    with contextlib.ExitStack() as until_end:
-        images = {suite: build_images(suite, tell) for suite in dict.fromkeys((old, new))}
-        archives = {Path(image.archive) for built in images.values() for image in built.values()}
-        refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
-        earlier = until_end.enter_context(checked_out(since, old, tell)) if since else None
-        cluster = until_end.enter_context(own_cluster("upgrade", tell))
+    """Upgrade from the older to the newer version of Slurm."""
+    seed, tell, lasts = asked.seed, click.echo, QUICK if asked.quick else WHOLE
+    old, new = SUITES
+    images = {suite: build_images(suite, tell) for suite in SUITES}
+    archives = {Path(image.archive) for built in images.values() for image in built.values()}
+    refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
+    with own_cluster("upgrade", tell) as cluster:
         cluster.up(NODES, gpus=GPUS_PER_NODE)
-        cluster.load(sorted({*archives, *(earlier.archives if earlier else ())}))
+        cluster.load(sorted(archives))
         stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])
-        if earlier:
-            earlier.install(cluster, {**person.values(), **sessions.VALUES})
-        else:
-            install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
+        install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
         plan = make_plan(suite=new, seed=seed, nodes=NODES - 1, lasts=lasts)
         with sessions.opened(stack, cluster.layout.volumes, job_s=lasts.job_s) as open_:
             record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
@@ -79,8 +70,6 @@ def measure(asked: Asked) -> Outcome:
         what = "sessions ended where the table of restarts does not say so"
         sessions_ = report.none(what, wrong, n=3)
         found = [*of_upgrade(record), sessions_, recorded_once(stack, record.lines), _rolled(stack, record, refs[new])]
-        if earlier:
-            found.append(go_back(stack))
         return Outcome([*found, *figures(record, violations, seed=seed)], violations)
 
 
