@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from sunkpy.kube import errors
+from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
+from sunkpy.syncer.places import ConfigMap
 from tests.integration.apiserver import Apiserver
 from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealSlurm
 from tests.polling import until
@@ -91,14 +93,6 @@ async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> Non
         await kube.create(path, body)
 
 
-def node(name: str, *, cpus: int, memory_mib: int, labels: Mapping[str, str], disk_gib: int = 0) -> dict[str, object]:
-    """Return a Node that is Ready, as its kubelet would keep it; `labels` are added to a kubelet's own."""
-    size = {"cpu": str(cpus), "memory": f"{memory_mib}Mi", "pods": "250", "ephemeral-storage": f"{disk_gib}Gi"}
-    own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-    status = {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"metadata": {"name": name, "labels": {**own, **labels}}, "status": status}
-
-
 async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
     """Make all calls, at most `limit` at a time.
 
@@ -116,18 +110,45 @@ async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]
             group.create_task(work())
 
 
-class RunningSlurm:
+@contextlib.asynccontextmanager
+async def beside(*work: Coroutine[object, object, object]) -> AsyncIterator[None]:
+    """Do the work while the block runs.
+
+    Raises:
+        Exception: that of the block; or of the work, which then ends the block.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+async def bring(kube: Kube, namespace: str, config_map: str, put: Callable[[str, str], object]) -> None:
+    """Bring each changed key of a ConfigMap, with its text, to a node each second, as its kubelet does in a minute.
+    It ends only when it is cancelled.
+    """
+    brought: Mapping[str, str] = {}
+    while True:
+        data = (await kube.get(paths.config_map(namespace, config_map), ConfigMap)).data
+        for name, text in data.items():
+            if brought.get(name) != text:
+                put(name, text)
+        brought = data
+        await asyncio.sleep(1.0)
+
+
+class RunningSlurm(NamedTuple):
     """A running Slurm: a client as sunkpy's Slurm user, settings for other clients, and its daemons."""
 
-    def __init__(self, slurm: Slurm, settings: SlurmSettings, real: RealSlurm) -> None:
-        self.slurm = slurm
-        self.settings = settings
-        self.real = real
-
-    @property
-    def pid(self) -> int:
-        """The process id of the parent of Slurm's daemons."""
-        return self.real.pid
+    slurm: Slurm
+    settings: SlurmSettings
+    real: RealSlurm
 
 
 @contextlib.asynccontextmanager

@@ -15,10 +15,9 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from sunkpy.core import names
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
-from tests.bench.burst.ground import CLUSTER
+from tests.bench.ground import SLURM_CLUSTER
 from tests.bench.holds import Hold
 from tests.bench.spent import Spent, spent
 from tests.integration.apiserver import spawn
@@ -96,9 +95,25 @@ async def running(name: str, folder: Path, kubeconfig: Path, settings: Mapping[s
         await process.stop()
 
 
-_PATIENCE_S = 600.0
-AUDIENCE = names.HOOKS_AUDIENCE
 _POLL_S = 0.2  # short, because no Prolog reports that jobs start
+
+
+def as_admin(slurm: SlurmSettings) -> SlurmSettings:
+    """Return the settings of a client that is SlurmUser."""
+    return msgspec.structs.replace(slurm, user="slurm")
+
+
+def syncer_settings(slurm: SlurmSettings) -> dict[str, object]:
+    """Return the syncer's settings as the chart writes them."""
+    return {"cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(as_admin(slurm))}
+
+
+def scheduler_settings(slurm: SlurmSettings, *, hooks: int = 0) -> dict[str, object]:
+    """Return the scheduler's settings as the chart writes them. `hooks`: the port for hooks; 0: any that is free."""
+    return {
+        "cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(slurm), "hooks": {"port": hooks or free_ports(1)[0]},
+        "access": [{"namespaces": ["*"], "partitions": ["*"]}], "defaultPartition": "low",
+    }  # fmt: skip
 
 
 class Scheduler(Ours):
@@ -110,10 +125,7 @@ class Scheduler(Ours):
         self, folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, stands_by: bool = False, poll_s: float = 1.0
     ) -> None:
         (self._hooks,) = free_ports(1)
-        settings = {
-            "cluster": CLUSTER, "slurm": msgspec.to_builtins(slurm), "hooks": {"port": self._hooks},
-            "access": [{"namespaces": ["*"], "partitions": ["*"]}], "defaultPartition": "low", "pollSeconds": poll_s,
-        }  # fmt: skip
+        settings = {**scheduler_settings(slurm, hooks=self._hooks), "pollSeconds": poll_s}
         super().__init__("scheduler", folder, kubeconfig, settings, stands_by=stands_by, is_watched=True)
 
     async def leads(self) -> None:

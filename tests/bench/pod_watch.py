@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.informer import Informer
+from tests.bench.ground import beside
 
 
 class PodWatch:
@@ -25,13 +26,9 @@ class PodWatch:
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """Run the watch during the block."""
-        task = asyncio.create_task(self._informer.run())
-        try:
+        async with beside(self._informer.run()):
             await self._informer.synced.wait()
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def until(self, is_so: Callable[[], bool], *, what: str, timeout_s: float) -> float:
         """Wait until `is_so` is true after an event of the watch. Return when that was (monotonic).

@@ -26,11 +26,11 @@ from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.census import status_mib
-from tests.bench.ground import ControlPlane, control_plane, in_flight
-from tests.bench.ours import AUDIENCE, Scheduler
+from tests.bench.ground import SLURM_CLUSTER, ControlPlane, beside, control_plane, in_flight
+from tests.bench.ours import Scheduler
+from tests.bench.simulated import AT_ONCE, NAMESPACE, WORKLOADS, Pool, furnish, token_of
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
 
@@ -38,7 +38,6 @@ SLURM_IS_A_DOUBLE = "two shared cores run the scheduler, the apiserver, etcd, th
 _ANSWERED_S = 10.0
 _HELD_S = 0.05
 _RSS_MIB = 380
-_AT_ONCE = 16
 _LOOK_S = 0.02
 _PATIENCE_S = 900.0
 
@@ -91,7 +90,7 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
             url, key = f"http://127.0.0.1:{port}", plane.folder / "key"
             key.write_bytes(secrets.token_bytes(32))
             settings = SlurmSettings(url=url, version="v0.0.42", user="k8s", jwt_key_file=str(key))
-            lease = KubeLease(kube, namespace=NAMESPACE, name=f"{CLUSTER}-scheduler")
+            lease = KubeLease(kube, namespace=NAMESPACE, name=f"{SLURM_CLUSTER}-scheduler")
             await lease.write(holder="earlier", duration_s=_PATIENCE_S, previous=None)
             scheduler = Scheduler(plane.folder / "scheduler", plane.admin, settings, stands_by=True)
             await scheduler.says("healthz")
@@ -120,12 +119,12 @@ async def _leave(ground: Ground, sizes: Sizes) -> None:
         ground.jobs[node].append((metadata["name"], job))
 
     bodies = enumerate(Wave(name="bound", count=sizes.bound).bodies)
-    await in_flight(_AT_ONCE, (partial(make, number, body) for number, body in bodies))
+    await in_flight(AT_ONCE, (partial(make, number, body) for number, body in bodies))
 
 
 async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: KubeLease) -> list[report.Figure]:
     calling = sizes.pool.nodes[: sizes.calling]
-    tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in calling}
+    tokens = {node: await token_of(ground.kube, node) for node in calling}
     pods = Pods(ground.kube)
     async with pods.watched():
         try:
@@ -175,10 +174,8 @@ async def _told(scheduler: Scheduler, ground: Ground, pods: Pods, node: str, tok
     _, (pod, job), *_ = ground.jobs[node]
     ground.slurm.set_job(job, "PREEMPTED", "COMPLETING", nodes=node)
     began_s = time.monotonic()
-    calling = asyncio.create_task(_says_done(scheduler, "epilog", job, node, token))
-    await pods.until(lambda: pod in pods.told_s, what=f"pod {pod} is told to go", timeout_s=_PATIENCE_S)
-    calling.cancel()
-    await asyncio.gather(calling, return_exceptions=True)
+    async with beside(_says_done(scheduler, "epilog", job, node, token)):
+        await pods.until(lambda: pod in pods.told_s, what=f"pod {pod} is told to go", timeout_s=_PATIENCE_S)
     return max(pods.told_s[pod] - began_s, 0.0)
 
 

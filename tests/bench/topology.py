@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
 import click
@@ -30,22 +30,16 @@ from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodesSnapshot, Slurm
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.places import ConfigMap
-from tests.bench import census, ground, report
+from tests.bench import census, report
 from tests.bench.asked import Asked
-from tests.bench.burst.ground import slurmd
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import SLURM_CLUSTER, ControlPlane, RunningSlurm, control_plane, in_flight, slurm_of
-from tests.bench.ours import running
-from tests.bench.scale.ground import (
-    CPUS,
-    MEMORY_MIB,
-    NAMESPACE,
-    Machines,
-    scheduler_settings,
-    syncer_settings,
-)
+from tests.bench.ground import ControlPlane, RunningSlurm, beside, bring, control_plane, in_flight, slurm_of
+from tests.bench.ours import running, scheduler_settings, syncer_settings
+from tests.bench.scale.ground import pool_of
+from tests.bench.simulated import AT_ONCE, NAMESPACE, Pool, make_namespace
+from tests.integration.slurm import kept_topology
 from tests.integration.slurm.daemons import RealSlurm
-from tests.integration.slurm.kept_topology import bring, keep_topology, loads
+from tests.integration.slurm.kept_topology import keep_topology, loads
 from tests.polling import until
 
 SIZES, QUICK_SIZES = (1_000, 10_000), (1_000,)
@@ -54,7 +48,6 @@ _TOLD_S, _SILENT_S, _ANSWERS_S = 10.0, 3.0, 10.0
 _LEAF, _LEAVES_OF_A_SPINE = 16, 40
 _CHANGES, _SAMPLES, _JOBS = 1_000, 20, 100
 _GANGS, _MEMBERS = 10, 24
-_AT_ONCE = 16
 _LOOK_S, _SETTLES_S = 0.1, 5.0
 _SPINE_LABEL, _LEAF_LABEL = (f"network.topology.nvidia.com/{level}" for level in ("spine", "leaf"))
 _CONFIG_MAP = "bench-topology"
@@ -70,7 +63,7 @@ def measure(asked: Asked) -> list[report.Figure]:
     for size in asked.sizes or (QUICK_SIZES if asked.quick else SIZES):
         click.echo(f"topology: {size} nodes")
         with control_plane("topology") as plane:
-            figures += asyncio.run(_Bench(plane, Machines(size)).run())
+            figures += asyncio.run(_Bench(plane, pool_of(size)).run())
         report.save("topology", figures)  # the next size takes longer: keep these figures if somebody ends it
     return figures
 
@@ -80,11 +73,11 @@ class _Bench:
     names.
     """
 
-    def __init__(self, plane: ControlPlane, machines: Machines) -> None:
+    def __init__(self, plane: ControlPlane, pool: Pool) -> None:
         self._plane = plane
-        self._machines = machines
-        self._leaves = machines.size // _LEAF
-        self._leaf_of = {number: number % self._leaves for number in range(machines.size)}
+        self._pool = pool
+        self._leaves = pool.size // _LEAF
+        self._leaf_of = {number: number % self._leaves for number in range(pool.size)}
 
     async def run(self) -> list[report.Figure]:
         """Run all steps, and return their figures."""
@@ -92,7 +85,8 @@ class _Bench:
             await self._furnish(kube)
             async with self._slurm() as slurm, self._running("syncer", slurm):
                 began_s = time.monotonic()
-                async with _brought(kube, slurm.real):
+                put = partial(kept_topology.bring, slurm.real)
+                async with beside(bring(kube, NAMESPACE, _CONFIG_MAP, put)):
                     await self._until_told(slurm.slurm)
                     told_s = time.monotonic() - began_s
                     await self._until_laid(kube, slurm)
@@ -107,18 +101,17 @@ class _Bench:
     # ----------------------------------------------------------------- ground
 
     async def _furnish(self, kube: Kube) -> None:
-        await ground.make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        await make_namespace(kube)
         await kube.create(f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"metadata": {"name": _CONFIG_MAP}})
 
         async def make(number: int) -> None:
-            node, slurm_node = self._machines.node(number), self._machines.slurm_node(number)
-            body = ground.node(node, cpus=CPUS, memory_mib=MEMORY_MIB, labels=self._labels(number))
-            await kube.create(paths.NODES, body)
-            await kube.create(paths.pods(NAMESPACE), slurmd(node, cluster=SLURM_CLUSTER, slurm_node=slurm_node))
+            await self._pool.make_node(kube, number, labels=self._labels(number))
+            await self._pool.make_slurmd(kube, number)
             ready = {"conditions": [{"type": kind, "status": "True"} for kind in ("ContainersReady", "Ready")]}
-            await kube.patch(f"{paths.pod(NAMESPACE, slurm_node)}/status", {"status": {"phase": "Running", **ready}})
+            pod = paths.status(paths.pod(NAMESPACE, self._pool.slurm_node(number)))
+            await kube.patch(pod, {"status": {"phase": "Running", **ready}})
 
-        await in_flight(_AT_ONCE, (partial(make, number) for number in range(self._machines.size)))
+        await in_flight(AT_ONCE, (partial(make, number) for number in range(self._pool.size)))
 
     def _labels(self, number: int) -> dict[str, str]:
         leaf = self._leaf_of[number]
@@ -133,10 +126,10 @@ class _Bench:
         """Yield a Slurm with dynamic nodes, as slurmds make them: only records of these keep their topology over a
         restart.
         """
-        own, count = {files.YAML: _ROOT}, self._machines.size
+        own, count = {files.YAML: _ROOT}, self._pool.size
         folder, keep = self._plane.folder / "slurm", keep_topology(own)
         async with slurm_of(folder, "", count=count, files=own, slurmctld=keep) as slurm:
-            create = ["scontrol", "create", *self._machines.conf.split()]
+            create = ["scontrol", "create", *self._pool.conf.split()]
             failed, says = await asyncio.to_thread(slurm.real.run_as, "slurm", *create)
             if failed:
                 raise RuntimeError(f"scontrol made no nodes: {says}")
@@ -155,7 +148,7 @@ class _Bench:
 
     async def _until_told(self, slurm: Slurm) -> None:
         """Wait until Slurm has for each node the topology of its labels."""
-        wanted = {self._machines.slurm_node(number): self._place(number) for number in self._leaf_of}
+        wanted = {self._pool.slurm_node(number): self._place(number) for number in self._leaf_of}
 
         async def is_told() -> bool:
             with contextlib.suppress(SlurmError):
@@ -182,7 +175,7 @@ class _Bench:
     # ---------------------------------------------------------------- figures
 
     def _at(self, figure: str) -> str:
-        return f"{self._machines.size} nodes: {figure}"
+        return f"{self._pool.size} nodes: {figure}"
 
     def _observed(self, figure: str, value: float) -> report.Figure:
         return report.observed(self._at(figure), value)
@@ -190,7 +183,7 @@ class _Bench:
     async def _change(self, kube: Kube, number: int) -> None:
         """Change the labels of a node to a leaf switch far away."""
         self._leaf_of[number] = (self._leaf_of[number] + self._leaves // 2) % self._leaves
-        await kube.patch(paths.node(self._machines.node(number)), {"metadata": {"labels": self._labels(number)}})
+        await kube.patch(paths.node(self._pool.node(number)), {"metadata": {"labels": self._labels(number)}})
 
     async def _single_changes(self, kube: Kube, slurm: Slurm) -> list[report.Figure]:
         took_s = []
@@ -199,7 +192,7 @@ class _Bench:
             await self._change(kube, number)
 
             async def is_told(number: int = number) -> bool:
-                return (await slurm.node(self._machines.slurm_node(number))).topology == self._place(number)
+                return (await slurm.node(self._pool.slurm_node(number))).topology == self._place(number)
 
             await until(is_told, timeout_s=_PATIENCE_S, what="the change is in Slurm", every_s=_LOOK_S)
             took_s.append(time.monotonic() - began_s)
@@ -218,9 +211,9 @@ class _Bench:
 
         await until(_of_all(running_jobs, len(jobs)), timeout_s=_PATIENCE_S, what="jobs run")
         before = loads(slurm.real)
-        async with _asking(slurm.slurm, self._machines.slurm_node(0)) as answers:
+        async with _asking(slurm.slurm, self._pool.slurm_node(0)) as answers:
             began_s = time.monotonic()
-            await in_flight(_AT_ONCE, (partial(self._change, kube, number) for number in range(_CHANGES)))
+            await in_flight(AT_ONCE, (partial(self._change, kube, number) for number in range(_CHANGES)))
             await self._until_told(slurm.slurm)
             took_s = time.monotonic() - began_s
             await asyncio.sleep(_PACE.longest_s + _SETTLES_S)
@@ -263,13 +256,13 @@ class _Bench:
         """Count gangs whose ranks return to a leaf that they have left. Each pod fills a node, so a gang is under
         several leaves. Pods are ranked by age, then name.
         """
-        wave = Wave(name="gang", count=_GANGS * _MEMBERS, gang=_MEMBERS, cpus=CPUS)
+        wave = Wave(name="gang", count=_GANGS * _MEMBERS, gang=_MEMBERS, cpus=self._pool.cpus)
         pods = Pods(kube)
         async with self._running("scheduler", slurm), pods.watched():
             await pods.create(wave.bodies)
             await pods.until(lambda: len(pods.bound_s) == wave.count, what="all pods are bound", timeout_s=_PATIENCE_S)
             found = [pod for name in wave.names if (pod := pods.get(name)) is not None]
-        paths_of = {self._machines.node(number): self._place(number) for number in self._leaf_of}
+        paths_of = {self._pool.node(number): self._place(number) for number in self._leaf_of}
         broken, in_order = [], 0
         gangs = itertools.groupby(found, lambda pod: pod.annotations[names.ANNOTATION_GANG])
         for gang, members in gangs:
@@ -308,7 +301,7 @@ def _of_all(found: Callable[[], Awaitable[set[int]]], count: int) -> Callable[[]
 
 
 def _cpu_s(slurm: RunningSlurm) -> float:
-    return census.take(census.slurm_daemons_of(slurm.pid)).cpu_s["slurmctld"]
+    return census.take(census.slurm_daemons_of(slurm.real.pid)).cpu_s["slurmctld"]
 
 
 def _is_loaded(real: RealSlurm) -> bool:
@@ -336,31 +329,5 @@ async def _asking(slurm: Slurm, node: str) -> AsyncIterator[_Answers]:
                 answers.count, last_s = answers.count + 1, now_s
             await asyncio.sleep(_LOOK_S)
 
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(ask())
-        try:
-            yield answers
-        finally:
-            task.cancel()
-
-
-@contextlib.asynccontextmanager
-async def _brought(kube: Kube, real: RealSlurm) -> AsyncIterator[None]:
-    """Bring what the syncer writes to slurmctld each second while the block runs, as the kubelet does."""
-
-    async def bring_all() -> None:
-        brought: Mapping[str, str] = {}
-        while True:
-            data = (await kube.get(paths.config_map(NAMESPACE, _CONFIG_MAP), ConfigMap)).data
-            for name, text in data.items():
-                if brought.get(name) != text:
-                    bring(real, name, text)
-            brought = data
-            await asyncio.sleep(1.0)
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(bring_all())
-        try:
-            yield
-        finally:
-            task.cancel()
+    async with beside(ask()):
+        yield answers

@@ -20,14 +20,13 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound
-from tests.bench.burst.ground import POOL, WORKLOADS
 from tests.bench.ground import in_flight
 from tests.bench.pod_watch import PodWatch
+from tests.bench.simulated import AT_ONCE, POOL, WORKLOADS
 from tests.polling import until
 
 MEMORY_MIB = 64
 PEER_IN_FLIGHT = 10
-_PODS_IN_FLIGHT = 16
 
 
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +129,7 @@ class Pods(PodWatch):
             self.created_s[metadata["name"]] = time.monotonic()
             await self._kube.create(paths.pods(self._namespace), body)
 
-        await in_flight(_PODS_IN_FLIGHT, (partial(create, body) for body in bodies))
+        await in_flight(AT_ONCE, (partial(create, body) for body in bodies))
 
     async def remove(self, prefix: str, *, timeout_s: float) -> None:
         """Delete all pods whose name begins with `prefix`, with grace period 0 because no kubelet would remove them,
@@ -144,7 +143,7 @@ class Pods(PodWatch):
         def left() -> list[str]:
             return [pod.name for pod in self._informer.values() if pod.name.startswith(prefix)]
 
-        await in_flight(_PODS_IN_FLIGHT, [partial(delete, name) for name in left()])
+        await in_flight(AT_ONCE, [partial(delete, name) for name in left()])
         await self.until(lambda: not left(), what=f"pods {prefix}… are gone", timeout_s=timeout_s)
         for seen in (self.created_s, self.bound_s, self.told_s):
             for name in [name for name in seen if name.startswith(prefix)]:

@@ -26,11 +26,11 @@ from sunkpy.slurm import Slurm
 from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.burst import load
-from tests.bench.burst.ground import Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import BINDER, ControlPlane, control_plane, slurm_of
+from tests.bench.ground import BINDER, ControlPlane, beside, control_plane, slurm_of
 from tests.bench.holds import Hold
-from tests.bench.ours import AUDIENCE, Scheduler, scheduling
+from tests.bench.ours import Scheduler, scheduling
+from tests.bench.simulated import Pool, furnish, token_of
 from tests.bench.spent import Spent
 from tests.polling import until
 
@@ -46,8 +46,8 @@ _NODE_EVENTS_EACH_S = 1.0
 _DEFAULT_NAME = "default-scheduler"
 
 LARGE = Pool(name="large", size=6, cpus=160)
-MANY = Pool(name="many", size=500, cpus=8)
-VICTIMS = Pool(name="victims", size=64, cpus=8)
+MANY = Pool(name="many", size=500)
+VICTIMS = Pool(name="victims", size=64)
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +170,7 @@ class Bench:
                 def pids() -> dict[str, int]:
                     plane = {name: process.pid for name, process in self._plane.processes.items()}
                     own = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
-                    return {**plane, **census.slurm_daemons_of(running.pid), **own}
+                    return {**plane, **census.slurm_daemons_of(running.real.pid), **own}
 
                 yield Ground(kube=kube, slurm=running.slurm, scheduler=scheduler, pods=pods, pids=pids)
                 await pods.remove("", timeout_s=_PATIENCE_S)
@@ -321,10 +321,8 @@ async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report
     await ground.until(lambda: len(ground.pods.waits) >= wave.count, "all pods were told that they wait")
     told_s = time.monotonic() - began_s
     took_s["waiting"] = await _good_pods(ground, sizes.good, "quiet")
-    changing = asyncio.create_task(_change(ground.kube, node))
-    took_s["waiting, a Node changes each second"] = await _good_pods(ground, sizes.good, "busy")
-    changing.cancel()
-    await asyncio.gather(changing, return_exceptions=True)
+    async with beside(_change(ground.kube, node)):
+        took_s["waiting, a Node changes each second"] = await _good_pods(ground, sizes.good, "busy")
     await ground.clear(wave.name)
     figures = [report.observed(f"{wave.count} unschedulable pods: until all were told", told_s, n=wave.count)]
     for how, times in took_s.items():
@@ -426,7 +424,7 @@ async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str
     Returns: the seconds from the first call of an Epilog to the last eviction; 0 if all evictions came before.
     """
     jobs = dict(map(ground.pods.node_and_job_of, pods))
-    tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in jobs}
+    tokens = {node: await token_of(ground.kube, node) for node in jobs}
     n = len(jobs)
     preemptor = JobSpec(
         name="preemptor", script="#!/bin/sh\n", comment="plain", partition="high", required_nodes=tuple(jobs),
@@ -440,10 +438,8 @@ async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str
 
     await until(are_ended, timeout_s=_PATIENCE_S, what="Slurm has ended the jobs", every_s=_LOOK_S)
     began_s = time.monotonic()
-    epilogs = asyncio.gather(*(_epilog(ground, job, node, tokens[node]) for node, job in jobs.items()))
-    await ground.until(lambda: {*told} <= ground.pods.told_s.keys(), f"{', '.join(told)} were told to go")
-    epilogs.cancel()
-    await asyncio.gather(epilogs, return_exceptions=True)
+    async with beside(*(_epilog(ground, job, node, tokens[node]) for node, job in jobs.items())):
+        await ground.until(lambda: {*told} <= ground.pods.told_s.keys(), f"{', '.join(told)} were told to go")
     return max(max(ground.pods.told_s[pod] for pod in told) - began_s, 0.0)
 
 

@@ -27,10 +27,10 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, ground
-from tests.bench.burst.ground import WORKLOADS, Pool, furnish
 from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, Wave, all_run
 from tests.bench.ground import ControlPlane, RunningSlurm, in_flight
 from tests.bench.ours import scheduling
+from tests.bench.simulated import WORKLOADS, Pool, furnish
 from tests.e2e import processes, workloads
 from tests.e2e.slurm_access import slurm_client
 from tests.polling import until
@@ -72,7 +72,6 @@ OWNER = person.NAME
 IDLE, WANTED = 2, 3
 _SMALL_MIN, _QUEUED_MIN, _RUNNING_MIN = 5, 60, 600
 _KEEPS_NODE = "#!/bin/sh\nexec sleep 360000\n"
-_SIMULATED_CPUS = 8
 _CLEAR_S = 900.0
 
 
@@ -149,7 +148,7 @@ class Simulated:
 
     def slurmctld(self) -> Sequence[int]:
         """Return the process id of slurmctld."""
-        return [census.slurm_daemons_of(self._running.pid)["slurmctld"]]
+        return [census.slurm_daemons_of(self._running.real.pid)["slurmctld"]]
 
     async def sbatch(self, name: str) -> float:
         """Submit a small job by slurmrestd, which sends slurmctld the same as sbatch. Return the seconds until it
@@ -172,7 +171,7 @@ class Simulated:
 @contextlib.asynccontextmanager
 async def simulated(plane: ControlPlane, nodes: int) -> AsyncIterator[Simulated]:
     """Yield a Slurm 26.05 with `nodes` nodes, with a control plane and a scheduler."""
-    pool = Pool(name="many", size=nodes, cpus=_SIMULATED_CPUS)
+    pool = Pool(name="many", size=nodes)
     async with (
         await Kube.connect(plane.admin) as kube,
         ground.slurm_of(plane.folder / "slurm", pool.conf, count=nodes) as running,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import click
@@ -22,19 +23,18 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodesSnapshot, Slurm
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.syncer.places import ConfigMap
-from tests.bench import report
+from tests.bench import report, simulated
 from tests.bench.asked import Asked
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import ControlPlane, RunningSlurm, control_plane, make_if_missing
+from tests.bench.ground import ControlPlane, RunningSlurm, beside, bring, control_plane
 from tests.bench.growth import ground
 from tests.bench.growth.ground import NODESET, Simulated
-from tests.bench.ours import running
-from tests.bench.scale.ground import NAMESPACE, as_admin, scheduler_settings, syncer_settings
+from tests.bench.ours import as_admin, running, scheduler_settings, syncer_settings
+from tests.bench.simulated import NAMESPACE
 from tests.integration.cluster_autoscaler import PROGRAM, autoscale
+from tests.integration.slurm import kept_potential
 from tests.integration.slurm.asking import connect
-from tests.integration.slurm.daemons import ROOT
-from tests.integration.slurm.kept_potential import bring
+from tests.integration.slurm.daemons import RealSlurm
 from tests.polling import until
 
 _STARTS_S: Final = 2.0
@@ -46,7 +46,6 @@ _LOOK_S: Final = 0.1
 _TURN_S: Final = 0.2
 _RECORDS: Final = "bench-potential"
 _NODESETS: Final = paths.nodesets(NAMESPACE)
-_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _LIMIT: Final = "two shared cores run Slurm, all slurmds, apiserver, autoscaler, sunkpy and the bench"
 
 
@@ -82,13 +81,14 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 async def _measure(plane: ControlPlane, plan: Plan, asks: Sequence[str]) -> list[report.Figure]:
     async with await Kube.connect(plane.admin) as kube:
-        await make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        await make_if_missing(kube, _CRDS, msgspec.yaml.decode((ROOT / "crds/sunkpy.dev_nodesets.yaml").read_bytes()))
+        await simulated.make_namespace(kube)
+        await simulated.make_nodesets_known(kube)
         await kube.create(f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"metadata": {"name": _RECORDS}})
         await asyncio.to_thread(autoscale, plane, most=2 * plan.nodes)
         slurm = await asyncio.to_thread(ground.start_slurm, plane)
         try:
-            async with _sunkpy(plane, slurm), _brought(kube, slurm):
+            put = partial(_put, slurm.real)
+            async with _sunkpy(plane, slurm), beside(bring(kube, NAMESPACE, _RECORDS, put)):
                 return await _Bench(plane, kube, slurm, plan).run(asks)
         finally:
             await slurm.slurm.close()
@@ -109,32 +109,10 @@ async def _sunkpy(plane: ControlPlane, slurm: RunningSlurm) -> AsyncIterator[Non
         yield
 
 
-@contextlib.asynccontextmanager
-async def _brought(kube: Kube, slurm: RunningSlurm) -> AsyncIterator[None]:
-    """Bring the syncer's records of possible nodes to slurmctld each second during the block."""
-
-    async def bring_all() -> None:
-        brought = ""
-        while True:
-            text = (await kube.get(paths.config_map(NAMESPACE, _RECORDS), ConfigMap)).data.get("records", "")
-            if text != brought:
-                bring(slurm.real, text)
-                brought = text
-            await asyncio.sleep(1.0)
-
-    async with _beside(bring_all()):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in work]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
+def _put(real: RealSlurm, key: str, text: str) -> None:
+    """Give slurmctld the syncer's records of possible nodes."""
+    if key == "records":
+        kept_potential.bring(real, text)
 
 
 class Seen:
@@ -185,7 +163,7 @@ class _Bench:
         await self._kube.create(_NODESETS, ground.nodeset(asks[0], potential=2 * self._plan.nodes))
         figures: list[report.Figure] = []
         try:
-            async with self._pods.watched(), _beside(self._move(), self._seen.look()):
+            async with self._pods.watched(), beside(self._move(), self._seen.look()):
                 for ask in asks:
                     await self._kube.patch(paths.nodeset(NAMESPACE, NODESET), {"spec": {"growth": {"ask": ask}}})
                     figures += await self._up_and_down(ask)

@@ -14,9 +14,9 @@ from functools import partial
 
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
-from tests.bench.burst.ground import POOL
 from tests.bench.burst.load import Pods
 from tests.bench.ground import in_flight, make_if_missing
+from tests.bench.simulated import POOL
 from tests.polling import until
 
 NAMESPACE = "crowd"

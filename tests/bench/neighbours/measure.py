@@ -21,12 +21,12 @@ from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, report
 from tests.bench.asked import Asked
-from tests.bench.burst.ground import Pool, furnish
 from tests.bench.burst.load import Pods, Wave, end_all
 from tests.bench.ground import BINDER, ControlPlane, control_plane, make_if_missing, slurm_of
 from tests.bench.holds import Hold, longest
 from tests.bench.neighbours.crowd import DISK_GIB, NAMESPACE, OTHERS, Crowd
 from tests.bench.ours import Scheduler, scheduling
+from tests.bench.simulated import Pool, furnish
 
 T = TypeVar("T")
 
@@ -248,7 +248,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
-    pool, holds = Pool(name="crowded", size=sizes.nodes, cpus=8, disk_gib=DISK_GIB), list[Hold]()
+    pool, holds = Pool(name="crowded", size=sizes.nodes, disk_gib=DISK_GIB), list[Hold]()
     async with (
         await Kube.connect(plane.admin) as kube,
         slurm_of(plane.folder / "slurm", f"{_SHORT_OF_JOBS}{pool.conf}", count=sizes.nodes) as running,

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound, SlurmError
+from tests.bench.ground import beside
 
 STARTS_PER_S = 20
 _RUNS_S = 10.0
@@ -28,13 +29,8 @@ class Starts:
 async def job_starts(slurm: Slurm) -> AsyncIterator[Starts]:
     """Submit `STARTS_PER_S` jobs a second while the block runs; each job is ended after ten seconds."""
     starts = Starts()
-    task = asyncio.create_task(_start_all(slurm, starts))
-    try:
+    async with beside(_start_all(slurm, starts)):
         yield starts
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def _start_all(slurm: Slurm, starts: Starts) -> None:
