@@ -17,14 +17,12 @@ import msgspec
 
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
-from tests.bench.ground import SLURM_CLUSTER
+from tests.bench.ground import PATIENCE_S, SLURM_CLUSTER
 from tests.bench.holds import Hold
 from tests.bench.spent import Spent, spent
 from tests.integration.apiserver import spawn
 from tests.polling import until
 from tests.ports import free_ports
-
-_PATIENCE_S = 600.0
 
 
 class Ours:
@@ -66,7 +64,7 @@ class Ours:
                     return answer.status == 200
             return False
 
-        await until(is_said, timeout_s=_PATIENCE_S, what=f"{path} of {self.name}")
+        await until(is_said, timeout_s=PATIENCE_S, what=f"{path} of {self.name}")
 
     async def spent(self) -> Spent:
         """Return what the process has used since its start."""
@@ -130,7 +128,7 @@ class Scheduler(Ours):
 
     async def leads(self) -> None:
         """Wait until the scheduler answers hooks: it has then adopted all existing pods and jobs."""
-        await until(self._answers, timeout_s=_PATIENCE_S, what="the scheduler leads")
+        await until(self._answers, timeout_s=PATIENCE_S, what="the scheduler leads")
         self.counts_from_s = time.monotonic()
 
     async def _answers(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 from sunkpy.core.model.objects import Pod
 from sunkpy.kube.informer import Informer
-from tests.bench.ground import beside
+from tests.bench.ground import PATIENCE_S, beside
 
 
 class PodWatch:
@@ -30,7 +30,7 @@ class PodWatch:
             await self._informer.synced.wait()
             yield
 
-    async def until(self, is_so: Callable[[], bool], *, what: str, timeout_s: float) -> float:
+    async def until(self, is_so: Callable[[], bool], *, what: str, timeout_s: float = PATIENCE_S) -> float:
         """Wait until `is_so` is true after an event of the watch. Return when that was (monotonic).
 
         Raises:

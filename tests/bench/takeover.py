@@ -28,7 +28,7 @@ from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.census import status_mib
-from tests.bench.ground import SLURM_CLUSTER, ControlPlane, beside, control_plane, in_flight
+from tests.bench.ground import PATIENCE_S, SLURM_CLUSTER, ControlPlane, beside, control_plane, in_flight
 from tests.bench.ours import Scheduler
 from tests.bench.simulated import AT_ONCE, NAMESPACE, WORKLOADS, Pool, furnish, token_of
 from tests.doubles.serving import serving
@@ -39,7 +39,6 @@ _ANSWERED_S = 10.0
 _HELD_S = 0.05
 _RSS_MIB = 380
 _LOOK_S = 0.02
-_PATIENCE_S = 900.0
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +90,7 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
             key.write_bytes(secrets.token_bytes(32))
             settings = SlurmSettings(url=url, version="v0.0.42", user="k8s", jwt_key_file=str(key))
             lease = KubeLease(kube, namespace=NAMESPACE, name=f"{SLURM_CLUSTER}-scheduler")
-            await lease.write(holder="earlier", duration_s=_PATIENCE_S, previous=None)
+            await lease.write(holder="earlier", duration_s=PATIENCE_S, previous=None)
             scheduler = Scheduler(plane.folder / "scheduler", plane.admin, settings, stands_by=True)
             await scheduler.says("healthz")
             return await _take_over(ground, sizes, scheduler, lease)
@@ -136,7 +135,7 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
             answered = await asyncio.gather(*(_answered(scheduler, ground, node, tokens[node]) for node in calling))
             to_answer = (await scheduler.spent()).since(before)
             told = await asyncio.gather(*(_told(scheduler, ground, pods, node, tokens[node]) for node in calling))
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while not ground.slurm.submissions:
                     await ground.slurm.changes.wait()
             submitted_s = time.monotonic()
@@ -175,7 +174,7 @@ async def _told(scheduler: Scheduler, ground: Ground, pods: Pods, node: str, tok
     ground.slurm.set_job(job, "PREEMPTED", "COMPLETING", nodes=node)
     began_s = time.monotonic()
     async with beside(_says_done(scheduler, "epilog", job, node, token)):
-        await pods.until(lambda: pod in pods.told_s, what=f"pod {pod} is told to go", timeout_s=_PATIENCE_S)
+        await pods.until(lambda: pod in pods.told_s, what=f"pod {pod} is told to go")
     return max(pods.told_s[pod] - began_s, 0.0)
 
 

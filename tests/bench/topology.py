@@ -33,7 +33,7 @@ from sunkpy.syncer.places import ConfigMap
 from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import ControlPlane, RunningSlurm, beside, bring, control_plane, in_flight, slurm_of
+from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, beside, bring, control_plane, in_flight, slurm_of
 from tests.bench.ours import running, scheduler_settings, syncer_settings
 from tests.bench.scale.ground import pool_of
 from tests.bench.simulated import AT_ONCE, NAMESPACE, Pool, make_namespace
@@ -43,7 +43,6 @@ from tests.integration.slurm.kept_topology import keep_topology, loads
 from tests.polling import until
 
 SIZES, QUICK_SIZES = (1_000, 10_000), (1_000,)
-_PATIENCE_S = 1800.0
 _TOLD_S, _SILENT_S, _ANSWERS_S = 10.0, 3.0, 10.0
 _LEAF, _LEAVES_OF_A_SPINE = 16, 40
 _CHANGES, _SAMPLES, _JOBS = 1_000, 20, 100
@@ -155,7 +154,7 @@ class _Bench:
                 return await _records(slurm) == wanted
             return False
 
-        await until(is_told, timeout_s=_PATIENCE_S, what="Slurm has all places", every_s=1.0)
+        await until(is_told, timeout_s=PATIENCE_S, what="Slurm has all places", every_s=1.0)
 
     async def _until_laid(self, kube: Kube, slurm: RunningSlurm) -> None:
         """Wait until slurmctld has loaded a topology file with which it can restart quickly."""
@@ -170,7 +169,7 @@ class _Bench:
             in_file = files.paths_in(files.read(files.YAML, text))
             return restart.to_place(records, in_file, enough_s=_PACE.start_s) is in_file
 
-        await until(is_laid, timeout_s=_PATIENCE_S, what="the topology file is loaded", every_s=2.0)
+        await until(is_laid, timeout_s=PATIENCE_S, what="the topology file is loaded", every_s=2.0)
 
     # ---------------------------------------------------------------- figures
 
@@ -194,7 +193,7 @@ class _Bench:
             async def is_told(number: int = number) -> bool:
                 return (await slurm.node(self._pool.slurm_node(number))).topology == self._place(number)
 
-            await until(is_told, timeout_s=_PATIENCE_S, what="the change is in Slurm", every_s=_LOOK_S)
+            await until(is_told, timeout_s=PATIENCE_S, what="the change is in Slurm", every_s=_LOOK_S)
             took_s.append(time.monotonic() - began_s)
         what = self._at("from a label to Slurm")
         return [
@@ -209,7 +208,7 @@ class _Bench:
             states = await slurm.slurm.jobs_state()
             return {job for job in jobs if is_job_running(states.get(job, frozenset()))}
 
-        await until(_of_all(running_jobs, len(jobs)), timeout_s=_PATIENCE_S, what="jobs run")
+        await until(_of_all(running_jobs, len(jobs)), timeout_s=PATIENCE_S, what="jobs run")
         before = loads(slurm.real)
         async with _asking(slurm.slurm, self._pool.slurm_node(0)) as answers:
             began_s = time.monotonic()
@@ -243,7 +242,7 @@ class _Bench:
 
         slurm.real.send("TERM", "slurmctld")
         began_s = time.monotonic()
-        await until(is_up, timeout_s=_PATIENCE_S, what="slurmctld answers again", every_s=_LOOK_S)
+        await until(is_up, timeout_s=PATIENCE_S, what="slurmctld answers again", every_s=_LOOK_S)
         took_s, spent_s = time.monotonic() - began_s, _cpu_s(slurm)
         other = [name for name, place in (await _records(slurm.slurm)).items() if before[name] != place]
         return [
@@ -260,7 +259,7 @@ class _Bench:
         pods = Pods(kube)
         async with self._running("scheduler", slurm), pods.watched():
             await pods.create(wave.bodies)
-            await pods.until(lambda: len(pods.bound_s) == wave.count, what="all pods are bound", timeout_s=_PATIENCE_S)
+            await pods.until(lambda: len(pods.bound_s) == wave.count, what="all pods are bound")
             found = [pod for name in wave.names if (pod := pods.get(name)) is not None]
         paths_of = {self._pool.node(number): self._place(number) for number in self._leaf_of}
         broken, in_order = [], 0

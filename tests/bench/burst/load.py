@@ -20,7 +20,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound
-from tests.bench.ground import in_flight
+from tests.bench.ground import PATIENCE_S, in_flight
 from tests.bench.pod_watch import PodWatch
 from tests.bench.simulated import AT_ONCE, POOL, WORKLOADS
 from tests.polling import until
@@ -131,7 +131,7 @@ class Pods(PodWatch):
 
         await in_flight(AT_ONCE, (partial(create, body) for body in bodies))
 
-    async def remove(self, prefix: str, *, timeout_s: float) -> None:
+    async def remove(self, prefix: str) -> None:
         """Delete all pods whose name begins with `prefix`, with grace period 0 because no kubelet would remove them,
         and forget them.
         """
@@ -144,7 +144,7 @@ class Pods(PodWatch):
             return [pod.name for pod in self._informer.values() if pod.name.startswith(prefix)]
 
         await in_flight(AT_ONCE, [partial(delete, name) for name in left()])
-        await self.until(lambda: not left(), what=f"pods {prefix}… are gone", timeout_s=timeout_s)
+        await self.until(lambda: not left(), what=f"pods {prefix}… are gone")
         for seen in (self.created_s, self.bound_s, self.told_s):
             for name in [name for name in seen if name.startswith(prefix)]:
                 del seen[name]
@@ -165,17 +165,17 @@ async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool =
     return ids
 
 
-async def all_run(slurm: Slurm, ids: Sequence[JobId], *, timeout_s: float) -> None:
+async def all_run(slurm: Slurm, ids: Sequence[JobId]) -> None:
     """Wait until Slurm reports all of these jobs as running."""
 
     async def do_run() -> bool:
         known = await slurm.jobs_state()
         return all(states.is_job_running(known.get(id, frozenset())) for id in ids)
 
-    await until(do_run, timeout_s=timeout_s, what=f"{len(ids)} jobs run")
+    await until(do_run, timeout_s=PATIENCE_S, what=f"{len(ids)} jobs run")
 
 
-async def end_all(slurm: Slurm, *, timeout_s: float) -> None:
+async def end_all(slurm: Slurm) -> None:
     """Cancel all jobs that have not ended, and wait until they have."""
 
     async def cancel(id: JobId) -> None:
@@ -188,4 +188,4 @@ async def end_all(slurm: Slurm, *, timeout_s: float) -> None:
         await in_flight(PEER_IN_FLIGHT, (partial(cancel, id) for id in left))
         return not left and not any(states.is_job_completing(state) for state in known.values())
 
-    await until(have_ended, timeout_s=timeout_s, what="all jobs have ended")
+    await until(have_ended, timeout_s=PATIENCE_S, what="all jobs have ended")

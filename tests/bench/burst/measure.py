@@ -27,7 +27,7 @@ from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.burst import load
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import BINDER, ControlPlane, beside, control_plane, slurm_of
+from tests.bench.ground import BINDER, PATIENCE_S, ControlPlane, beside, control_plane, slurm_of
 from tests.bench.holds import Hold
 from tests.bench.ours import Scheduler, scheduling
 from tests.bench.simulated import Pool, furnish, token_of
@@ -35,7 +35,6 @@ from tests.bench.spent import Spent
 from tests.polling import until
 
 MACHINE = "two shared cores run both sides, the bench and its simulated nodes"
-_PATIENCE_S = 900.0
 _SHARE = 1 / 0.8
 _HELD_S = 0.05
 _TOLD_S = 0.5
@@ -123,12 +122,12 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     async def clear(self, prefix: str) -> None:
         """Remove all pods whose name begins with `prefix`, and end all jobs."""
-        await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
-        await load.end_all(self.slurm, timeout_s=_PATIENCE_S)
+        await self.pods.remove(prefix)
+        await load.end_all(self.slurm)
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
         """Wait until the watch of pods has shown that `is_so`."""
-        await self.pods.until(is_so, what=what, timeout_s=_PATIENCE_S)
+        await self.pods.until(is_so, what=what)
 
 
 class Bench:
@@ -161,7 +160,7 @@ class Bench:
         async with slurm_of(folder / "slurm", conf, count=count) as running:
             old = JobSpec(name="old", script="#!/bin/sh\n", comment="plain", hold=True)
             await load.submit_plain(running.slurm, [old] * old_jobs)
-            await load.end_all(running.slurm, timeout_s=_PATIENCE_S)
+            await load.end_all(running.slurm)
             async with (
                 scheduling(folder / "scheduler", kubeconfig, running.settings, holds=self._holds) as scheduler,
                 pods.watched(),
@@ -173,7 +172,7 @@ class Bench:
                     return {**plane, **census.slurm_daemons_of(running.real.pid), **own}
 
                 yield Ground(kube=kube, slurm=running.slurm, scheduler=scheduler, pods=pods, pids=pids)
-                await pods.remove("", timeout_s=_PATIENCE_S)
+                await pods.remove("")
 
     # ------------------------------------------------------------- the rounds
 
@@ -251,7 +250,7 @@ async def _wave(ground: Ground, wave: Wave, moments: random.Random) -> Took:
     await ground.clear(wave.name)
     await asyncio.sleep(moments.random())
     plain = await ground.used(lambda: _plain(ground.slurm, wave))
-    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
+    await load.end_all(ground.slurm)
     return Took(ours=ours, plain=plain, spent=spent)
 
 
@@ -276,7 +275,7 @@ async def _create(ground: Ground, wave: Wave) -> None:
 async def _plain(slurm: Slurm, wave: Wave) -> float:
     began_s = time.monotonic()
     ids = await load.submit_plain(slurm, wave.jobs, at_once=wave.is_service)
-    await load.all_run(slurm, ids, timeout_s=_PATIENCE_S)
+    await load.all_run(slurm, ids)
     return time.monotonic() - began_s
 
 
@@ -341,7 +340,7 @@ async def _good_pods(ground: Ground, count: int, name: str) -> list[float]:
         await _create(ground, wave)
         (pod,) = wave.names
         took.append(ground.pods.bound_s[pod] - ground.pods.created_s[pod])
-        await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
+        await ground.pods.remove(wave.name)
     return took
 
 
@@ -436,7 +435,7 @@ async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str
         known = await ground.slurm.jobs_state([*jobs.values()])
         return all("PREEMPTED" in known.get(job, frozenset()) for job in jobs.values())
 
-    await until(are_ended, timeout_s=_PATIENCE_S, what="Slurm has ended the jobs", every_s=_LOOK_S)
+    await until(are_ended, timeout_s=PATIENCE_S, what="Slurm has ended the jobs", every_s=_LOOK_S)
     began_s = time.monotonic()
     async with beside(*(_epilog(ground, job, node, tokens[node]) for node, job in jobs.items())):
         await ground.until(lambda: {*told} <= ground.pods.told_s.keys(), f"{', '.join(told)} were told to go")

@@ -90,7 +90,7 @@ async def take_nodes(side: Side) -> None:
     ]
     async with side.slurm() as slurm:
         made = [(await slurm.submit_job(job, user=OWNER)).job_id for job in jobs]
-        await all_run(slurm, made, timeout_s=PATIENCE_S)
+        await all_run(slurm, made)
 
 
 async def queue_more(side: Side, count: int) -> JobId:

@@ -26,7 +26,7 @@ from sunkpy.slurm.errors import SlurmError
 from tests.bench import report, simulated
 from tests.bench.asked import Asked
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import ControlPlane, RunningSlurm, beside, bring, control_plane
+from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, beside, bring, control_plane
 from tests.bench.growth import ground
 from tests.bench.growth.ground import NODESET, Simulated
 from tests.bench.ours import as_admin, running, scheduler_settings, syncer_settings
@@ -41,7 +41,6 @@ _STARTS_S: Final = 2.0
 """The most seconds from the registration of a job's last node to the job's start."""
 _SUBMITTED_S: Final = 5.0
 """The same for pods that fitted no node before: their job is submitted only then."""
-_PATIENCE_S: Final = 600.0
 _LOOK_S: Final = 0.1
 _TURN_S: Final = 0.2
 _RECORDS: Final = "bench-potential"
@@ -179,7 +178,7 @@ class _Bench:
     async def _up_and_down(self, ask: str) -> list[report.Figure]:
         plan, machines, before = self._plan, self._machines, len(self._machines.bought)
         machines.most = 0
-        await until(self._has_records, timeout_s=_PATIENCE_S, what="slurmctld has records of all nodes that could be")
+        await until(self._has_records, timeout_s=PATIENCE_S, what="slurmctld has records of all nodes that could be")
         waves = make_waves(ask, plan)
         pods = [name for wave in waves for name in wave.names]
         began_s = time.monotonic()
@@ -209,7 +208,7 @@ class _Bench:
         down_s = time.monotonic() - ended_s
         lost += [f"job {job} is {'+'.join(sorted(self._seen.states[job]))}" for job in jobs if not self._is_done(job)]
         lost += [f"pod {pod} has not succeeded" for pod in pods if not self._has_succeeded(pod)]
-        await self._pods.remove(ask.lower(), timeout_s=_PATIENCE_S)
+        await self._pods.remove(ask.lower())
         bought, wanted = len(machines.bought) - before, plan.nodes
         twice = [*machines.bought][before + wanted :]
         what = f"{wanted} nodes by {ask}"
@@ -231,7 +230,7 @@ class _Bench:
         async def check() -> bool:
             return is_so()
 
-        await until(check, timeout_s=_PATIENCE_S, what=what)
+        await until(check, timeout_s=PATIENCE_S, what=what)
 
     # ------------------------------------------------------------------ jobs
 

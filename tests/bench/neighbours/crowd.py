@@ -15,7 +15,7 @@ from functools import partial
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from tests.bench.burst.load import Pods
-from tests.bench.ground import in_flight, make_if_missing
+from tests.bench.ground import PATIENCE_S, in_flight, make_if_missing
 from tests.bench.simulated import POOL
 from tests.polling import until
 
@@ -30,7 +30,6 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _AT_ONCE = 24
 _JOBS_AT_ONCE = 500
 _HUGE_AT_ONCE = 4
-_PATIENCE_S = 900.0
 OTHERS = "default-scheduler"
 
 Body = dict[str, object]
@@ -82,7 +81,7 @@ class Crowd:
         await self._stand_below(kinds)
         never = {f"waits-{number}" for number in range(waiting)}
         await self.pods.create([pod(name, disk_mib=BY_DAEMONS_GIB * 1024) for name in never])
-        await self.pods.until(lambda: never <= self.pods.waits, what="all were told to wait", timeout_s=_PATIENCE_S)
+        await self.pods.until(lambda: never <= self.pods.waits, what="all were told to wait")
 
     def _daemons(self) -> Iterator[Body]:
         for node in self._nodes:
@@ -113,7 +112,7 @@ class Crowd:
 
     async def _until_bound(self, pods: Collection[str]) -> float:
         names, what = {*pods}, f"{len(pods)} pods of the crowd are bound"
-        return await self.pods.until(lambda: names <= self.pods.bound_s.keys(), what=what, timeout_s=_PATIENCE_S)
+        return await self.pods.until(lambda: names <= self.pods.bound_s.keys(), what=what)
 
     async def _job(self, name: str) -> Body:
         template = {
@@ -156,7 +155,7 @@ class Crowd:
                 made.append(await self._kube.create(path, body))
             return bool(made)
 
-        await until(is_served, timeout_s=_PATIENCE_S, what=f"{plural} are served")
+        await until(is_served, timeout_s=PATIENCE_S, what=f"{plural} are served")
         return dict(json.loads(made[0]))
 
     # ---------------------------------------------------------- what comes and goes
@@ -203,7 +202,7 @@ class Crowd:
     async def leave(self, *prefixes: str) -> None:
         """Delete the pods whose names begin with one of these prefixes."""
         for prefix in prefixes:
-            await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
+            await self.pods.remove(prefix)
 
 
 def _apart(label: str, values: Sequence[str]) -> Body:

@@ -39,7 +39,6 @@ _GROWTH = 1.1
 _KEPT = "what is kept"
 _READ_MIB = 48.0
 """The memory in MiB for reading objects of a megabyte, however many there are."""
-_PATIENCE_S = 900.0
 _REST_S = 10.0
 _SHORT_OF_JOBS = "MinJobAge=30\n"
 """A line of slurm.conf, as on a site with many jobs: each poll of the bench reads the states of all."""
@@ -122,13 +121,13 @@ class Bench:
         and does not reach its limit on requests.
         """
         count, crowd = self._sizes.submitted, self._crowd
-        await end_all(self._slurm, timeout_s=_PATIENCE_S)
+        await end_all(self._slurm)
         before = await self._scheduler.spent()
         ours_s = await self._part(f"{count} pods come at once", crowd.submit("ours", count))
         own_ms = 1000 * (await self._scheduler.spent()).since(before).cpu_s / count
         why = f"{MACHINE}: {self._parts[-1].in_words}"
         await self._part("these pods go", crowd.leave("ours"))
-        await end_all(self._slurm, timeout_s=_PATIENCE_S)
+        await end_all(self._slurm)
         self._plane.start_binder()
         try:
             await crowd.submit("awake", 1, scheduler=OTHERS)
@@ -202,9 +201,9 @@ class Bench:
         wave = Wave(name=f"good-{name}", count=1, is_service=True, nodes=(node,) if node else ())
         (pod,) = wave.names
         await self._pods.create(wave.bodies)
-        await self._pods.until(lambda: pod in self._pods.bound_s, what=f"{pod} is bound", timeout_s=_PATIENCE_S)
+        await self._pods.until(lambda: pod in self._pods.bound_s, what=f"{pod} is bound")
         took_s = self._pods.bound_s[pod] - self._pods.created_s[pod]
-        await self._pods.remove(pod, timeout_s=_PATIENCE_S)
+        await self._pods.remove(pod)
         return took_s
 
     # ---------------------------------------------------------------- memory

@@ -30,7 +30,7 @@ from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 from tests.bench import census, report
 from tests.bench.asked import Asked
-from tests.bench.ground import ControlPlane, RunningSlurm, control_plane, slurm_of
+from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, control_plane, slurm_of
 from tests.bench.ours import Ours, as_admin, running, scheduler_settings, syncer_settings
 from tests.bench.scale import figures, ground, load
 from tests.bench.scale.ground import DAEMONS, PEER_NAMESPACE, Pods, pool_of
@@ -93,7 +93,6 @@ def read_sizes(text: str) -> tuple[int, ...]:
 
 
 _DAEMONSETS = f"/apis/apps/v1/namespaces/{PEER_NAMESPACE}/daemonsets"
-_PATIENCE_S = 1800.0
 _EVENT_S = 60.0
 _LOOK_S = 0.02
 _QUIET_S, _QUIET_PER_S = 10.0, 2
@@ -141,7 +140,7 @@ class Bench:
         async with await Kube.connect(self._plane.admin) as kube:
             await ground.furnish(kube, self._pool)
             ground.start_keeper(self._plane)
-            await until(lambda: _is_quiet(kube), timeout_s=_PATIENCE_S, what="the Nodes are kept")
+            await until(lambda: _is_quiet(kube), timeout_s=PATIENCE_S, what="the Nodes are kept")
             peers_s = await self._daemonsets(kube)
             pods = Pods(kube, NAMESPACE)
             async with pods.watched(), self._running("operator", {}):
@@ -196,25 +195,21 @@ class Bench:
         ground.start_daemons(self._plane, is_limited=is_limited)
         size, pods = self._pool.size, Pods(kube, PEER_NAMESPACE)
         await kube.create(_DAEMONSETS, ground.daemonset("none", node_selector={"there": "is-none"}))
-        await until(lambda: _has_seen(kube, "none"), timeout_s=_PATIENCE_S, what="the DaemonSet controller works")
+        await until(lambda: _has_seen(kube, "none"), timeout_s=PATIENCE_S, what="the DaemonSet controller works")
         async with pods.watched():
             began_s = time.monotonic()
             await kube.create(_DAEMONSETS, ground.daemonset("peer", node_selector={}))
-            all_there_s = await pods.until(
-                lambda: len(pods) >= size, what="all pods of the DaemonSet", timeout_s=_PATIENCE_S
-            )
+            all_there_s = await pods.until(lambda: len(pods) >= size, what="all pods of the DaemonSet")
             self._plane.end(DAEMONS)
             await kube.request("DELETE", _DAEMONSETS)
             await ground.delete_pods(kube, PEER_NAMESPACE, pods.names)
-            await pods.until(lambda: not len(pods), what="the pods of the DaemonSet are gone", timeout_s=_PATIENCE_S)
+            await pods.until(lambda: not len(pods), what="the pods of the DaemonSet are gone")
         return all_there_s - began_s
 
     async def _nodeset(self, kube: Kube, pods: Pods, peers_s: dict[str, float]) -> Iterator[report.Figure]:
         before, began_s = self._take(), time.monotonic()
         await kube.create(paths.nodesets(NAMESPACE), ground.nodeset())
-        all_there_s = await pods.until(
-            lambda: len(pods) >= self._pool.size, what="all pods of the NodeSet", timeout_s=_PATIENCE_S
-        )
+        all_there_s = await pods.until(lambda: len(pods) >= self._pool.size, what="all pods of the NodeSet")
         return figures.created(self._at, all_there_s - began_s, peers_s, self._used_since(before))
 
     # ------------------------------------------------------------------- idle
@@ -224,14 +219,14 @@ class Bench:
         writes any more.
         """
         size = self._pool.size
-        await pods.until(lambda: len(pods.told) >= size, what="all pods are told of Slurm", timeout_s=_PATIENCE_S)
+        await pods.until(lambda: len(pods.told) >= size, what="all pods are told of Slurm")
         last = self._pool.slurm_nodes
 
         async def all_commented() -> bool:
             return all([(await slurm.node(name)).comment for name in last[:: max(1, size // 10)]])
 
-        await until(all_commented, timeout_s=_PATIENCE_S, what="all Slurm nodes know their pods", every_s=1.0)
-        await until(lambda: _is_quiet(kube), timeout_s=_PATIENCE_S, what="nobody writes any more, or lists")
+        await until(all_commented, timeout_s=PATIENCE_S, what="all Slurm nodes know their pods", every_s=1.0)
+        await until(lambda: _is_quiet(kube), timeout_s=PATIENCE_S, what="nobody writes any more, or lists")
         await asyncio.sleep(self._rounds.settle_s)
 
     async def _idle(self, slurmctld_without: float) -> list[report.Figure]:
@@ -266,7 +261,7 @@ class Bench:
         half = self._pool.size // 2
         cordon = await self._sampled(lambda number: self._cordon(kube, slurm, number))
         drain = await self._sampled(lambda number: self._drain(pods, slurm, half + number))
-        await pods.until(lambda: not pods.drained, what="all drains are lifted", timeout_s=_PATIENCE_S)
+        await pods.until(lambda: not pods.drained, what="all drains are lifted")
         kinds = ((figures.CORDON, cordon), (figures.DRAIN, drain))
         return [figure for what, sampled in kinds for figure in figures.delay(self._at, what, under, *sampled)]
 
