@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
+import queue
 import random
 import threading
 import time
@@ -89,14 +91,9 @@ class Suffered(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_plan(seed: int, count: int) -> tuple[Kind, ...]:
     """Return `count` faults, each kind equally often, in random order."""
-    kinds = [kind for kind, _ in zip(_for_ever(), range(count), strict=False)]
+    kinds = list(itertools.islice(itertools.cycle(Kind), count))
     random.Random(seed).shuffle(kinds)
     return tuple(kinds)
-
-
-def _for_ever() -> Iterator[Kind]:
-    while True:
-        yield from Kind
 
 
 def started_early(
@@ -183,17 +180,16 @@ def _kill_parts(stack: Stack, seed: int, over: threading.Event, kills: list[floa
 
 def _suffer_all(stack: Stack, pods: Sequence[Pod], plan: Sequence[Kind]) -> list[Suffered]:
     """Run all faults, one at a time on each node."""
-    left, found = list(enumerate(plan)), list[Suffered]()
-    lock = threading.Lock()
+    left, found = queue.SimpleQueue[tuple[int, Kind]](), list[Suffered]()
+    for each in enumerate(plan):
+        left.put(each)
 
     def work(pod: Pod) -> None:
-        while True:
-            with lock:
-                if not left:
-                    return
-                number, kind = left.pop(0)
-            found.append(_suffer(stack, pod, kind, number))
-            click.echo(f"{len(found)}/{len(plan)}: {found[-1]}")
+        with contextlib.suppress(queue.Empty):
+            while True:
+                number, kind = left.get_nowait()
+                found.append(_suffer(stack, pod, kind, number))
+                click.echo(f"{len(found)}/{len(plan)}: {found[-1]}")
 
     with ThreadPoolExecutor(max_workers=len(pods)) as pool:
         list(pool.map(work, pods))
@@ -214,9 +210,8 @@ def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
                 _again(partial(sickness.fail_checks, stack, pod.name, fails=False, how=how))
             _again(lambda: sickness.forget(stack, pod.spec.node_name))
             _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
-    return Suffered(
-        kind=kind, node=pod.name, begun_s=begun_s, drained_s=drained_s, back_s=time.time(), wrong=wrong
-    )  # fmt: skip
+    back_s = time.time()
+    return Suffered(kind=kind, node=pod.name, begun_s=begun_s, drained_s=drained_s, back_s=back_s, wrong=wrong)
 
 
 def _signalled(stack: Stack, pod: Pod, begin: Callable[[], object]) -> tuple[float, float]:
@@ -227,22 +222,38 @@ def _signalled(stack: Stack, pod: Pod, begin: Callable[[], object]) -> tuple[flo
     return begun_s, watch.time_s() - stack.clock_skew_s()
 
 
-def _by_label(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
-    node = pod.spec.node_name
-    times = _signalled(stack, pod, lambda: sickness.mark(stack, node))
+def _cured(stack: Stack, pod: Pod, begin: Callable[[], object], end: Callable[[], object]) -> tuple[float, float]:
+    """Give a node a signal by `begin`, and take it away by `end`."""
+    times = _signalled(stack, pod, begin)
+    _heal(stack, pod, end)
+    return times
+
+
+def _heal(stack: Stack, pod: Pod, end: Callable[[], object]) -> None:
+    """Take the signal away by `end` when the node is drained, and wait for its check."""
     _wait(stack, pod, State.DRAINED)
-    sickness.mark(stack, node, None)
+    end()
     _wait(stack, pod, State.VERIFY, State.WELL)
+
+
+def _by_label(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+    mark = partial(sickness.mark, stack, pod.spec.node_name)
+    return _cured(stack, pod, mark, partial(mark, None))
+
+
+def _flickers(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+    mark = partial(sickness.mark, stack, pod.spec.node_name)
+
+    times = _signalled(stack, pod, mark)
+    for value in (None, sickness.BAD, None, sickness.BAD):
+        mark(value)
+    _heal(stack, pod, partial(mark, None))
     return times
 
 
 def _by_taint(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
-    node = pod.spec.node_name
-    times = _signalled(stack, pod, lambda: stack.kubectl("taint", "node", node, f"{_TAINT}:PreferNoSchedule"))
-    _wait(stack, pod, State.DRAINED)
-    stack.kubectl("taint", "node", node, f"{_TAINT}-")
-    _wait(stack, pod, State.VERIFY, State.WELL)
-    return times
+    taint = partial(stack.kubectl, "taint", "node", pod.spec.node_name)
+    return _cured(stack, pod, partial(taint, f"{_TAINT}:PreferNoSchedule"), partial(taint, f"{_TAINT}-"))
 
 
 def _by_condition(type_: str, bad: str, good: str) -> Callable[[Stack, Pod, int], tuple[float, float]]:
@@ -252,24 +263,9 @@ def _by_condition(type_: str, bad: str, good: str) -> Callable[[Stack, Pod, int]
             body = msgspec.json.encode({"status": {"conditions": [told]}}).decode()
             stack.kubectl("patch", "node", pod.spec.node_name, "--subresource=status", "-p", body)
 
-        times = _signalled(stack, pod, lambda: say(bad))
-        _wait(stack, pod, State.DRAINED)
-        say(good)
-        _wait(stack, pod, State.VERIFY, State.WELL)
-        return times
+        return _cured(stack, pod, partial(say, bad), partial(say, good))
 
     return suffer
-
-
-def _flickers(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
-    node = pod.spec.node_name
-    times = _signalled(stack, pod, lambda: sickness.mark(stack, node))
-    for value in (None, sickness.BAD, None, sickness.BAD):
-        sickness.mark(stack, node, value)
-    _wait(stack, pod, State.DRAINED)
-    sickness.mark(stack, node, None)
-    _wait(stack, pod, State.VERIFY, State.WELL)
-    return times
 
 
 def _busy(stack: Stack, pod: Pod, number: int) -> tuple[float, float]:
@@ -335,15 +331,7 @@ _WAYS: Final[Mapping[Kind, Callable[[Stack, Pod, int], tuple[float, float | None
 
 
 def _wait(stack: Stack, pod: Pod, *states: State) -> Record:
-    """Wait until the Node's health is in one of these states. Return its record."""
-
-    def found() -> Record:
-        record = sickness.record_of(stack, pod.spec.node_name)
-        if record is None or record.state not in states:
-            raise NotYet(f"{record.state}: {record.why or record.text}" if record is not None else "no record")
-        return record
-
-    return wait(found, timeout_s=_BACK_S, what=f"{pod.spec.node_name} is {' or '.join(states)}")
+    return sickness.wait_for(stack, pod.spec.node_name, *states, timeout_s=_BACK_S)
 
 
 def _wait_until_open(stack: Stack, pod: Pod) -> None:

@@ -131,22 +131,14 @@ def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     where = guest.run(machine, _WHERE.format(program="slurmd")).strip()
     has = in_slurmd(stack, "bash", "-c", _CONTROLLERS).split()
     found = {
-        "first program": init,
-        "cgroups": kind,
-        "the kubelet asks": config["cgroupDriver"],
-        "slurmd is below its pod": str(bool(_OF_POD.match(where))),
-        "controllers that it lacks": str(sorted({"cpu", "cpuset", "memory", "pids"} - set(has))),
-        "log of slurmd": str("check-cgroups: jobs are held by cgroup v2" in log_of_slurmd(stack)),
+        "first program": (init, "systemd"),
+        "cgroups": (kind, "cgroup2fs"),
+        "the kubelet asks": (config["cgroupDriver"], "systemd"),
+        "slurmd is below its pod": (bool(_OF_POD.match(where)), True),
+        "controllers that it lacks": ({"cpu", "cpuset", "memory", "pids"} - set(has), set()),
+        "log of slurmd": ("check-cgroups: jobs are held by cgroup v2" in log_of_slurmd(stack), True),
     }
-    wanted = {
-        "first program": "systemd",
-        "cgroups": "cgroup2fs",
-        "the kubelet asks": "systemd",
-        "slurmd is below its pod": "True",
-        "controllers that it lacks": "[]",
-        "log of slurmd": "True",
-    }
-    return [as_told("cgroups of the machine", found, wanted)]
+    return [as_wanted("cgroups of the machine", found)]
 
 
 def log_of_slurmd(stack: Stack) -> str:
@@ -170,31 +162,22 @@ def cores(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     core_of = cores_of_threads(cluster)
     held = of_two_people(stack, cluster)
     one, no_smt = (bound(stack, *options) for options in (["--ntasks=1"], ["--ntasks=2", "--hint=nomultithread"]))
-    (whole,) = held_threads(stack, cluster, "36013", "--exclusive")
+    whole = held_threads(stack, cluster, "36013", "--exclusive")
+    are_whole = [each == {t for t in core_of if core_of[t] in cores_in(each, core_of)} for each in held]
     found = {
-        "threads of each job": str([len(each) for each in held]),
-        "whole cores": str([each == {t for t in core_of if core_of[t] in cores_in(each, core_of)} for each in held]),
-        "cores in common": str(sorted(set.intersection(*(cores_in(each, core_of) for each in held)))),
-        "a task": str([len(each) for each, _ in one]),
-        "tasks without multithreading": str([len(each) for each, _ in no_smt]),
-        "their cores": str(len(set[int]().union(*(cores_in(each, core_of) for each, _ in no_smt)))),
-        "masks that srun tells": str([told == each for each, told in (*one, *no_smt)]),
-        "--exclusive": str(sorted(whole)),
-    }
-    wanted = {
-        "threads of each job": "[2, 2]",
-        "whole cores": "[True, True]",
-        "cores in common": "[]",
-        "a task": "[2]",
-        "tasks without multithreading": "[1, 1]",
-        "their cores": "2",
-        "masks that srun tells": "[True, True, True]",
-        "--exclusive": "[0, 1, 2, 3]",
+        "threads of each job": ([len(each) for each in held], [2, 2]),
+        "whole cores": (are_whole, [True, True]),
+        "cores in common": (set.intersection(*(cores_in(each, core_of) for each in held)), set()),
+        "a task": ([len(each) for each, _ in one], [2]),
+        "tasks without multithreading": ([len(each) for each, _ in no_smt], [1, 1]),
+        "their cores": (len(set[int]().union(*(cores_in(each, core_of) for each, _ in no_smt))), 2),
+        "masks that srun tells": ([told == each for each, told in (*one, *no_smt)], [True, True, True]),
+        "--exclusive": (whole, {0, 1, 2, 3}),
     }
     return [
         as_told("cores that lscpu counts in slurmd's pod", lscpu(stack), _CORES),
         as_told("cores that Slurm knows", node, _CORES),
-        as_told("cores of jobs", found, wanted),
+        as_wanted("cores of jobs", found),
     ]
 
 
@@ -229,12 +212,12 @@ def of_two_people(stack: Stack, cluster: Cluster) -> list[set[int]]:
         end(stack, *jobs)
 
 
-def held_threads(stack: Stack, cluster: Cluster, seconds: str, *options: str) -> list[set[int]]:
+def held_threads(stack: Stack, cluster: Cluster, seconds: str, *options: str) -> set[int]:
     """Return the threads that a job may use; it sleeps for `seconds`, by which its process is found."""
     job = submit(stack, f"sleep {seconds}", "--mem=50M", *options)
     try:
         stack.wait_for_job(job, "RUNNING", timeout_s=_PATIENCE_S)
-        return [wait_for_threads(cluster, f"sleep {seconds}")]
+        return wait_for_threads(cluster, f"sleep {seconds}")
     finally:
         end(stack, job)
 
@@ -320,9 +303,8 @@ def private(stack: Stack, _: Cluster) -> list[report.Figure]:
         other, mode = seen(stack, "--mem=50M", _SEEN)
     finally:
         stack.cancel_jobs([leaves])
-    found = {"a step of it": own, "another job": other, "mode of /tmp": mode}
-    wanted = {"a step of it": "2", "another job": "0", "mode of /tmp": "700"}
-    return [as_told("files of a job in /tmp and /dev/shm, as seen by", found, wanted)]
+    found = {"a step of it": (own, "2"), "another job": (other, "0"), "mode of /tmp": (mode, "700")}
+    return [as_wanted("files of a job in /tmp and /dev/shm, as seen by", found)]
 
 
 def seen(stack: Stack, options: str, script: str) -> list[str]:
@@ -339,9 +321,10 @@ def memory(stack: Stack, _: Cluster) -> list[report.Figure]:
     neighbour = submit(stack, "sleep 40", "--mem=100M")
     stack.wait_for_job(neighbour, "RUNNING", timeout_s=_PATIENCE_S)
     greedy = submit(stack, _EAT, "--mem=100M")
-    ended = {"job": end_of(stack, greedy), "its neighbour": end_of(stack, neighbour)}
+    job, other = end_of(stack, greedy), end_of(stack, neighbour)
+    ended = {"job": (job, "OUT_OF_MEMORY"), "its neighbour": (other, "COMPLETED")}
     return [
-        as_told("a job above its memory", ended, {"job": "OUT_OF_MEMORY", "its neighbour": "COMPLETED"}),
+        as_wanted("a job above its memory", ended),
         as_told("slurmd, while a job is killed for its memory", slurmd(stack), before),
     ]
 
@@ -367,8 +350,8 @@ def devices(stack: Stack, _: Cluster) -> list[report.Figure]:
     figures = []
     for count, gpus in ((0, [_REFUSED] * 2), (1, [_REFUSED, _NO_DRIVER]), (2, [_NO_DRIVER] * 2)):
         null, *found = opened(stack, count)
-        seen, wanted = ({"/dev/null": one, "GPUs": str(sorted(all_))} for one, all_ in ((null, found), ("open", gpus)))
-        figures.append(as_told(f"devices in a job with {count} of {GPUS} GPUs", seen, wanted))
+        seen = {"/dev/null": (null, "open"), "GPUs": (sorted(found), sorted(gpus))}
+        figures.append(as_wanted(f"devices in a job with {count} of {GPUS} GPUs", seen))
     return figures
 
 
@@ -458,17 +441,16 @@ def power(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 def of_power(stack: Stack, cluster: Cluster, job: int, old: Pod) -> list[report.Figure]:
     """Return figures of what is there once everything runs again."""
-    live = sorted(int(line) for line in stack.squeue("-o", "%A").split())
-    pod = running_pod(stack)
-    wanted = sorted([job, int(pod.annotations[names.ANNOTATION_JOB_ID])])
-    former = int(old.annotations[names.ANNOTATION_JOB_ID])
-    there = {door: str(asleep(cluster, door)) for door in _ASLEEP_IN}
+    live = {int(line) for line in stack.squeue("-o", "%A").split()}
+    pod_job, former = (int(pod.annotations[names.ANNOTATION_JOB_ID]) for pod in (running_pod(stack), old))
     return [
         as_told("slurmd after a power cut", slurmd(stack), {"unusable": "", "Ready": "True"}),
-        as_told("jobs after a power cut", {"of the doors": str(live)}, {"of the doors": str(wanted)}),
-        as_told("processes of each door after a power cut", there, {"job": "1", "pod": "1"}),
-        as_told("job of sbatch, requeued by Slurm", {"restarts": stack.job(job)["Restarts"]}, {"restarts": "1"}),
-        as_told("the pod's job of before", {"ended": str(former not in live)}, {"ended": "True"}),
+        as_wanted("jobs after a power cut", {"of the doors": (live, {job, pod_job})}),
+        as_wanted(
+            "processes of each door after a power cut", {each: (asleep(cluster, each), 1) for each in _ASLEEP_IN}
+        ),
+        as_wanted("job of sbatch, requeued by Slurm", {"restarts": (stack.job(job)["Restarts"], "1")}),
+        as_wanted("the pod's job of before", {"ended": (former not in live, True)}),
     ]
 
 
@@ -530,18 +512,17 @@ def static(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     stack.kubectl.apply(guaranteed(stack, "sleep 36016 & wait"))
     try:
         of_pod = wait_for_threads(cluster, "sleep 36016")
-        (of_job,) = held_threads(stack, cluster, "36015")
+        of_job = held_threads(stack, cluster, "36015")
         said = guest.run(machine, "grep Cpus_allowed_list /proc/$(pgrep -xo slurmd)/status")
     finally:
         stack.kubectl("delete", "pod", "-n", NAMESPACE, _GUARANTEED, "--ignore-not-found", "--wait")
     found = {
-        "the pod has": str(of_pod),
-        "slurmd has": str(sorted(threads(said))),
-        "the job has": str(sorted(of_job)),
-        "log of slurmd": str("check-cgroups: this pod may use cpus" in log_of_slurmd(stack)),
+        "the pod has": (of_pod, {1}),
+        "slurmd has": (threads(said), {0, 1}),
+        "the job has": (of_job, {2, 3}),
+        "log of slurmd": ("check-cgroups: this pod may use cpus" in log_of_slurmd(stack), True),
     }
-    wanted = {"the pod has": "{1}", "slurmd has": "[0, 1]", "the job has": "[2, 3]", "log of slurmd": "True"}
-    return [as_told("threads beside a pod of a static kubelet", found, wanted)]
+    return [as_wanted("threads beside a pod of a static kubelet", found)]
 
 
 def has_less(stack: Stack) -> bool:
@@ -588,5 +569,10 @@ def is_idle(stack: Stack) -> bool:
 
 def as_told(figure: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> report.Figure:
     """Return a figure of the values in `found` that differ from `wanted`."""
-    wrong = [f"{key}: {found.get(key)}, not {value}" for key, value in wanted.items() if found.get(key) != value]
-    return report.none(f"{figure}: not as they must be", wrong, n=len(wanted))
+    return as_wanted(figure, {key: (found.get(key), value) for key, value in wanted.items()})
+
+
+def as_wanted(figure: str, found: Mapping[str, tuple[object, object]]) -> report.Figure:
+    """Return a figure of the values that are not the wanted ones; each has both."""
+    wrong = [f"{key}: {value}, not {wanted}" for key, (value, wanted) in found.items() if value != wanted]
+    return report.none(f"{figure}: not as they must be", wrong, n=len(found))
