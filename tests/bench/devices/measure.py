@@ -38,10 +38,21 @@ from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.workloads import NAMESPACE
 
-TOGETHER = 4
-"""How many pods or jobs fill the node; each has two of its eight GPUs."""
-
-EVENT_EVERY = 5
+ROUNDS: Final = 500
+QUICK_ROUNDS: Final = 20
+EVENT_EVERY: Final = 5
+DEVICES: Final = 8
+CPUS: Final = 16
+TOGETHER: Final = 4
+"""How many pods or jobs fill the node."""
+EACH: Final = DEVICES // TOGETHER
+LABEL: Final = "sunkpy-devices"
+_PATIENCE_S = 120.0
+_TIMED = 20
+_ADDED_S = 0.3
+_LOW, _HIGH = "low", "high"
+_LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "PREEMPTED", "REQUEUED", "SUSPENDED"})
+"""States of a job that has not ended for good."""
 
 
 class Event(enum.StrEnum):
@@ -78,20 +89,6 @@ def rounds(count: int, *, seed: int) -> Iterator[Round]:
         event = events[number // EVENT_EVERY % len(events)] if number % EVENT_EVERY == 0 else None
         coming = tuple((rng.choice((Door.POD, Door.SBATCH)), round(rng.uniform(0.0, 0.5), 2)) for _ in range(TOGETHER))
         yield Round(number=number, leaving=rng.randint(1, TOGETHER), coming=coming, event=event)
-
-
-ROUNDS: Final = 500
-QUICK_ROUNDS: Final = 20
-DEVICES: Final = 8
-CPUS: Final = 16
-EACH: Final = DEVICES // TOGETHER
-LABEL: Final = "sunkpy-devices"
-_PATIENCE_S = 120.0
-_TIMED = 20
-_ADDED_S = 0.3
-_LOW, _HIGH = "low", "high"
-_LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "PREEMPTED", "REQUEUED", "SUSPENDED"})
-"""States of a job that has not ended for good."""
 
 
 class _Member(NamedTuple):
@@ -206,14 +203,8 @@ class Load:
             return
         exactly = {"deviceClassName": dra.DRIVER, "allocationMode": "ExactCount", "count": EACH}
         spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-        self._stack.kubectl.apply(
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaimTemplate",
-                "metadata": {"name": LABEL, "namespace": NAMESPACE},
-                "spec": {"spec": spec},
-            }
-        )
+        kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+        self._stack.kubectl.apply(kind | {"metadata": {"name": LABEL, "namespace": NAMESPACE}, "spec": {"spec": spec}})
 
     def clear(self) -> None:
         """End all pods and jobs of the load."""
@@ -276,19 +267,7 @@ class Load:
         return _Member(name, door, self._sbatch(name, _LOW, gpus=EACH, seconds=3600))
 
     def _sbatch(self, name: str, partition: str, *, gpus: int, seconds: int) -> int:
-        options = (
-            "-p",
-            partition,
-            "-J",
-            name,
-            "-N1",
-            "-n1",
-            "-c1",
-            "--mem=32",
-            f"--gres=gpu:{gpus}",
-            "-o",
-            "/dev/null",
-        )
+        options = f"-p {partition} -J {name} -N1 -n1 -c1 --mem=32 --gres=gpu:{gpus} -o /dev/null".split()
         script = f"trap 'exit 0' TERM; sleep {seconds} & wait $!"
 
         def submit() -> int:
