@@ -115,17 +115,13 @@ def main(name: str, *, strict: bool, **options: object) -> None:
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    """Exit by an exception, so that each `finally` takes its cluster down. Further SIGTERMs, which `make` sends, are
-    ignored.
-    """
+    """Exit by an exception, so that each `finally` takes its cluster down. Later SIGTERMs, of `make`, are ignored."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def require_all(figures: Sequence[report.Figure], violations: Sequence[Violation] = ()) -> None:
-    """Raise an error that names each figure that does not hold, then each violation. They come last, because a log
-    may be cut.
-    """
+    """Raise an error with each figure that does not hold, then each violation: the end of a log is read first."""
     broken = [f"{figure.figure}: {figure.value:g}" for figure in figures if not figure.holds]
     if broken:
         lines = [f"{each.rule}: {each.text}; {'; '.join(each.evidence)}" for each in violations]

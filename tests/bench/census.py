@@ -19,9 +19,7 @@ _NAMED = 3
 
 
 class Census(msgspec.Struct, frozen=True):
-    """What programs have used up to the time `at_s`: processor seconds of the whole machine and of each program, and
-    memory of each program in MiB.
-    """
+    """What programs have used up to `at_s`: processor seconds of the machine and of each program, and memory in MiB."""
 
     at_s: float
     machine_s: float
@@ -43,7 +41,6 @@ class Census(msgspec.Struct, frozen=True):
 
 
 def take(pids: Mapping[str, int]) -> Census:
-    """Return the census of these processes, which are given by name."""
     cpu_s, memory_mib = dict[str, float](), dict[str, float]()
     at_s = time.monotonic()
     for name, pid in pids.items():

@@ -62,9 +62,7 @@ def own_cluster(what: str, tell: Tell) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def own_stack(what: str, tell: Tell, up: Callable[[Cluster, Sequence[Path]], None]) -> Iterator[tuple[Stack, Cluster]]:
-    """Yield a cluster for one bench with loaded images, but without charts. `up` starts the cluster; it gets the
-    images' archives, because new virtual machines need them.
-    """
+    """Yield a cluster for one bench with loaded images, without charts. `up` starts it with the images' archives."""
     images = bring_up.build_images(SUITE, tell)
     archives = sorted({Path(image.archive) for image in images.values()})
     refs = {key: image.ref for key, image in images.items()}

@@ -36,7 +36,6 @@ _NUMBERS: Final = {f"number_{at}": {"set": False, "infinite": False, "number": 0
 
 
 async def measure(*, nodes: int, jobs: int) -> list[report.Figure]:
-    """Return a figure for each command."""
     pool = Pool(nodes=nodes, jobs=jobs)
     waiting = [job for job in pool.slurm.jobs.values() if job["job_state"] == ["PENDING"] and job["user_name"] == "k8s"]
     for job in waiting:
@@ -62,9 +61,7 @@ async def measure(*, nodes: int, jobs: int) -> list[report.Figure]:
 
 
 def _make_heavy(pool: Pool) -> None:
-    """Add the fields that real objects have and the commands do not read: 4 KB to a pod, 9 KB to a node, 6 KB to a
-    job.
-    """
+    """Add fields that commands do not read, as real objects have: 4 KB to a pod, 9 KB to a node, 6 KB to a job."""
     for body in pool.api.objects.values():
         body["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": _FIELDS}]
     for (collection, _, _), body in pool.api.objects.items():

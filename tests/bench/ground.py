@@ -89,7 +89,6 @@ def control_plane(bench: str) -> Iterator[ControlPlane]:
 
 
 async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> None:
-    """Create an object, unless it exists."""
     with contextlib.suppress(errors.Conflict):
         await kube.create(path, body)
 
@@ -131,9 +130,7 @@ async def beside(*work: Coroutine[object, object, object]) -> AsyncIterator[None
 
 
 async def bring(kube: Kube, namespace: str, config_map: str, put: Callable[[str, str], object]) -> None:
-    """Bring each changed key of a ConfigMap, with its text, to a node each second, as its kubelet does in a minute.
-    It ends only when it is cancelled.
-    """
+    """Bring each changed key of a ConfigMap, with its text, to a node each second; a kubelet takes a minute."""
     brought: Mapping[str, str] = {}
     while True:
         data = (await kube.get(paths.config_map(namespace, config_map), ConfigMap)).data

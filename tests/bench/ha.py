@@ -75,7 +75,6 @@ class Load:
         self._repeated = Repeated({self._begin: _EVERY_S})
 
     def start(self) -> None:
-        """Start the long job and the long pod, and begin to submit."""
         workloads.forget_stamps(self._stack)
         self._stack.login(f"rm -rf {_APP} go; mkdir {_APP}")
         self._sbatch(f"{_APP}-long", until="[ -e ~/go ]")
@@ -83,7 +82,6 @@ class Load:
         self._repeated.start()
 
     def stop(self) -> None:
-        """Stop submitting, and let the long job and the long pod end."""
         self._repeated.stop()
         self._pool.shutdown()
         self._stack.login("touch go")
@@ -125,8 +123,6 @@ class Load:
 
 
 def measure(_: Asked) -> list[report.Figure]:
-    """Run all faults with one slurmctld, then with two."""
-
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(4, gpus=GPUS_PER_NODE, cpus=_CPUS, labels=_LABELS)
 
@@ -167,8 +163,6 @@ def _near(node: str) -> dict[str, object]:
 
 
 class Run:
-    """The faults of one part, under one load."""
-
     def __init__(self, stack: Stack, cluster: Cluster, tell: Tell, *, replicas: int) -> None:
         self._stack = stack
         self._cluster = cluster
@@ -180,7 +174,6 @@ class Run:
         self._found: list[report.Figure] = []
 
     def figures(self) -> list[report.Figure]:
-        """Run the faults, and compare what was submitted with what is there at the end."""
         self._gather()
         self._load.start()
         time.sleep(_LOAD_S)
@@ -297,9 +290,7 @@ class Run:
     # -------------------------------------------------------------------- at the end
 
     def _compare(self) -> None:
-        """Check that each accepted job ran once and has one record. Jobs that slurmctld may not have saved are a
-        figure of their own (docs/surprises.md).
-        """
+        """Check that each accepted job ran once and has one record. Jobs that slurmctld had not saved count apart."""
         wait_until_none(self._left, timeout_s=_PATIENCE_S, what="jobs and pods to end", every_s=2.0)
         said = self._ran()
         taken = {sent.name: sent.asked_s for sent in self._load.sent if sent.answered_s}
@@ -358,12 +349,10 @@ _STAY: Final = ("slurmctld", "mariadb", "slurmdbd", "accounts")
 
 
 def pods(stack: Stack) -> Sequence[Pod]:
-    """Return the pods of the load."""
     return stack.kubectl.list(Pod, "pods", "-n", workloads.NAMESPACE, "-l", f"app={_APP}")
 
 
 def spaces(stack: Stack) -> tuple[str, str]:
-    """Return the namespaces of both releases."""
     return stack.namespace, OPERATOR_NAMESPACE
 
 
@@ -374,7 +363,6 @@ def control_plane(stack: Stack) -> list[Pod]:
 
 
 def part_of(pod: Pod) -> str:
-    """Return which part of sunkpy or Slurm a pod is: slurmctld, scheduler …"""
     return pod.labels.get("app.kubernetes.io/component", "")
 
 
@@ -385,7 +373,6 @@ def time_of(pod: Pod, condition: str) -> float:
 
 
 def created_s(pod: Pod) -> float:
-    """Return when the pod was created, in seconds since the epoch."""
     return _seconds(pod.metadata.creation_timestamp)
 
 

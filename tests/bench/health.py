@@ -62,8 +62,6 @@ HEALTH: Final[Mapping[str, object]] = {
 
 
 class Kind(enum.StrEnum):
-    """What happens to a node."""
-
     LABEL = "a label"
     TAINT = "a taint"
     CONDITION = "a condition that is True"
@@ -77,9 +75,7 @@ class Kind(enum.StrEnum):
 
 
 class Suffered(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault of a node. Times are seconds since the epoch. `drained_s`: None if no signal drains the node.
-    `wrong`: what was not as it should be, in words.
-    """
+    """One fault of a node; times are since the epoch. `wrong`: what was not as it should be, in words."""
 
     kind: Kind
     node: str
@@ -116,7 +112,6 @@ def started_early(
 
 
 def measure(asked: Asked) -> Sequence[report.Figure]:
-    """Run all faults of a plan on the demo cluster."""
     stack = idle_demo()
     plan = make_plan(asked.seed, QUICK_FAULTS if asked.quick else FAULTS)
     kills: list[float] = []
@@ -146,7 +141,6 @@ def figures(
     kills: Sequence[float],
     seed: int,
 ) -> Iterator[report.Figure]:
-    """Yield the figures of the run, with their bounds."""
     n = len(suffered)
     wrong = [f"{each.node}, {each.kind}: {each.wrong}" for each in suffered if each.wrong]
     yield report.none("nodes not back or without the true reason", wrong, n=n, seed=seed)
@@ -223,7 +217,6 @@ def _signalled(stack: Stack, pod: Pod, begin: Callable[[], object]) -> tuple[flo
 
 
 def _cured(stack: Stack, pod: Pod, begin: Callable[[], object], end: Callable[[], object]) -> tuple[float, float]:
-    """Give a node a signal by `begin`, and take it away by `end`."""
     times = _signalled(stack, pod, begin)
     _heal(stack, pod, end)
     return times

@@ -61,7 +61,6 @@ QUICK = Rounds(start=3, handover=3, drain=3)
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run all measurements on an idle cluster and leave it idle."""
     return asyncio.run(_measure(idle_demo(), QUICK if asked.quick else Rounds()))
 
 
@@ -124,7 +123,6 @@ async def _wait_for_fraction(fraction: float) -> None:
 
 
 def small_pod(stack: Stack, name: str, *command: str, restart_policy: str = "Never") -> dict[str, object]:
-    """Return a pod of this bench."""
     return workloads.pod(
         name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, labels={"app": LABEL}, command=[*command],
         restart_policy=restart_policy,
@@ -145,7 +143,6 @@ async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str,
 
 
 def time_sbatch(stack: Stack, number: int) -> float:
-    """Return the seconds from `sbatch` to the first line of its script."""
     out = f"bench-{number}.out"
     said = stack.login(
         f"rm -f {out}; date +%s.%N; "
@@ -183,9 +180,7 @@ async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> l
 
 
 def _preempt_jobs(stack: Stack) -> list[float]:
-    """Return, for every node, the seconds from the end of a preempted Slurm job to the start of the job that took
-    its node.
-    """
+    """Return for each node the seconds from the end of a preempted Slurm job to the start of its successor."""
     nodes = list(stack.slurm_nodes())
     options = ("--exclusive", "--no-requeue")
     low = [
@@ -261,9 +256,7 @@ async def _until_cordon(nodes: Timeline[Node], node: str, *, since_s: float, cor
 
 
 async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
-    """Count the requests of all scheduler replicas while pods wait, run and end, and subtract those of an equally
-    long time without pods.
-    """
+    """Count the requests of all schedulers over the life of pods, less those of an equally long time without pods."""
     await _idle(slurm)
     before, from_s = _asked(stack), time.time()
     names_ = [f"bench-asks-{number}" for number in range(n)]

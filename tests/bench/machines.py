@@ -60,8 +60,6 @@ _CPUS, _OF_CORE = 4, 2
 
 
 def measure(_: Asked) -> list[report.Figure]:
-    """Run all parts on a cluster of their own."""
-
     def up(cluster: Cluster, archives: Sequence[Path]) -> None:
         cluster.up(1, vms=1, gpus=GPUS, archives=archives)
 
@@ -105,7 +103,6 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
 
 
 def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
-    """Run all parts on an installed stack, and return their figures."""
     figures: list[report.Figure] = []
     for part in (cgroups, cores, limits, private, memory, devices, shares, power, static):
         tell(f"{part.__name__} …")
@@ -122,9 +119,7 @@ _OF_POD: Final = re.compile(r"0::/kubepods\.slice/kubepods-.*\.slice/kubepods-.*
 
 
 def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """Check that systemd manages the cgroups of pods, as on a site's machines, with the controllers that slurmd
-    needs.
-    """
+    """Check that systemd manages the cgroups of pods, as on a site's machines, with all controllers of slurmd."""
     machine = cluster.machines()[0]
     init, kind = guest.run(machine, _OF_MACHINE).split()
     config = json.loads(stack.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/configz"))["kubeletconfig"]
@@ -142,7 +137,6 @@ def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def log_of_slurmd(stack: Stack) -> str:
-    """Return the log of the slurmd pod."""
     (pod,) = stack.slurmd_pods()
     return stack.kubectl("logs", "-n", stack.namespace, pod.name, "-c", "slurmd")
 
@@ -191,7 +185,6 @@ def lscpu(stack: Stack) -> Mapping[str, str]:
 
 
 def in_slurmd(stack: Stack, *command: str, stdin: str = "") -> str:
-    """Return the output of a command in slurmd's pod."""
     (pod,) = stack.slurmd_pods()
     exec_ = ("exec", "-i", "-n", stack.namespace, pod.name, "-c", "slurmd", "--")
     return stack.kubectl(*exec_, *command, stdin=stdin, timeout_s=_PATIENCE_S)
@@ -250,7 +243,6 @@ def cores_of_threads(cluster: Cluster) -> dict[int, int]:
 
 
 def cores_in(some: set[int], core_of: Mapping[int, int]) -> set[int]:
-    """Return the cores of these threads."""
     return {core_of[thread] for thread in some}
 
 
@@ -308,7 +300,6 @@ def private(stack: Stack, _: Cluster) -> list[report.Figure]:
 
 
 def seen(stack: Stack, options: str, script: str) -> list[str]:
-    """Return the words that a step of these srun options prints."""
     return stack.login(f"srun {options} bash -c {shlex.quote(script)}", timeout_s=_PATIENCE_S).split()
 
 
@@ -365,9 +356,7 @@ def opened(stack: Stack, gpus: int) -> list[str]:
 
 
 def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """Check that a pod and a job of one cpu each get their share, while the pod tries to use the whole machine and
-    the job its whole core.
-    """
+    """Check that pod and job get their cpu each, while the pod tries to use the machine and the job its whole core."""
     burn = {mark: _BURN.format(mark=mark) * count + "sleep 600" for mark, count in ((_JOB, _OF_CORE), (_POD, _CPUS))}
     job = submit(stack, burn[_JOB], "--mem=100M")
     stack.kubectl.apply(pod_of(stack, "machines-burns", burn[_POD], cpu="1"))
@@ -402,7 +391,6 @@ def taken(cluster: Cluster) -> list[float]:
 
 
 def pod_of(stack: Stack, name: str, script: str, *, cpu: str) -> dict[str, object]:
-    """Return a pod for this scheduler."""
     return workloads.pod(
         name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, cpu=cpu, command=["bash", "-c", script]
     )
@@ -440,7 +428,6 @@ def power(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def of_power(stack: Stack, cluster: Cluster, job: int, old: Pod) -> list[report.Figure]:
-    """Return figures of what is there once everything runs again."""
     live = {int(line) for line in stack.squeue("-o", "%A").split()}
     pod_job, former = (int(pod.annotations[names.ANNOTATION_JOB_ID]) for pod in (running_pod(stack), old))
     return [
@@ -481,7 +468,6 @@ def running_pod(stack: Stack) -> Pod:
 
 
 def service(stack: Stack) -> dict[str, object]:
-    """Return a Deployment of one pod for this scheduler."""
     body = pod_of(stack, _NAME, f"sleep {_ASLEEP_IN['pod']} & wait", cpu="500m")
     labels = {"app": _NAME}
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": body["spec"]}}
@@ -549,18 +535,15 @@ def guaranteed(stack: Stack, script: str) -> dict[str, object]:
 
 
 def submit(stack: Stack, script: str, *options: str) -> int:
-    """Submit a job on one cpu."""
     return stack.sbatch("-N1", "-n1", "-c1", "-o", "/dev/null", *options, script=script)
 
 
 def end_of(stack: Stack, job: int) -> str:
-    """Wait for a job to end. Return its state."""
     ends = ("COMPLETED", "OUT_OF_MEMORY", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT")
     return stack.wait_for_job(job, *ends, timeout_s=_PATIENCE_S)["JobState"]
 
 
 def is_idle(stack: Stack) -> bool:
-    """True if the machine's Slurm node takes jobs and has none."""
     flags = {name: slurm_text.node_flags(node) for name, node in stack.slurm_nodes().items()}
     if len(flags) != 1 or not all("IDLE" in each and not each & _UNUSABLE for each in flags.values()):
         raise NotYet(str(flags))

@@ -60,12 +60,10 @@ class Clock:
     leap_s = 0.0
 
     def __call__(self) -> float:
-        """Return the time in seconds."""
         return time.monotonic() + self.leap_s
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Return all figures."""
     sizes = Sizes(nodes=500, jobs=2_000) if asked.quick else Sizes()
     with TemporaryDirectory() as folder, _slurm(sizes) as port:
         key = Path(folder) / "jwt.key"
@@ -101,9 +99,7 @@ async def _measure(sizes: Sizes, url: str, key: Path) -> list[report.Figure]:
 
 
 async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> list[report.Figure]:
-    """Time the later reads, in which no job has changed: pending jobs and fair share are read again, each time with
-    a scrape.
-    """
+    """Time later reads, in which no job has changed: waiting jobs and fair share are read again, each with a scrape."""
     holds: list[float] = []
     ticker = asyncio.ensure_future(_tick(holds))
     turns, scrapes, size = [], [], 0

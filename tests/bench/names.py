@@ -41,14 +41,11 @@ _FIRST: Final = ipaddress.IPv4Address("10.128.0.1")
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes there are, and how often each question is asked."""
-
     nodes: int = 10_000
     questions: int = 20_000
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Measure a small cluster, then the whole one."""
     whole = Sizes(nodes=500, questions=1_000) if asked.quick else Sizes()
     figures = []
     for sizes in (Sizes(nodes=100, questions=whole.questions), whole):
@@ -122,8 +119,6 @@ def _questions(folder: Path, apiserver: Apiserver, sizes: Sizes) -> Iterator[rep
 
 
 class _Dns:
-    """A CoreDNS, asked over UDP on loopback."""
-
     def __init__(self, port: int, metrics: int) -> None:
         self._metrics = f"http://127.0.0.1:{metrics}/metrics"
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -131,7 +126,6 @@ class _Dns:
         self._socket.connect(("127.0.0.1", port))
 
     def spent(self) -> Spent:
-        """Return what CoreDNS has used since its start."""
         with urllib.request.urlopen(self._metrics, timeout=5) as answer:
             return read(answer.read().decode())
 

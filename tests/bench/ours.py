@@ -26,9 +26,7 @@ from tests.ports import free_ports
 
 
 class Ours:
-    """`sunkpy <name>` in namespace slurm. It leads from the start; with `stands_by` it waits until its Lease is
-    free.
-    """
+    """`sunkpy <name>` in namespace slurm. It leads from the start; with `stands_by` it waits for its Lease."""
 
     def __init__(
         self,
@@ -67,7 +65,6 @@ class Ours:
         await until(is_said, timeout_s=PATIENCE_S, what=f"{path} of {self.name}")
 
     async def spent(self) -> Spent:
-        """Return what the process has used since its start."""
         return await spent(self._port)
 
     async def stop(self) -> list[Hold]:
@@ -97,12 +94,10 @@ _POLL_S = 0.2  # short, because no Prolog reports that jobs start
 
 
 def as_admin(slurm: SlurmSettings) -> SlurmSettings:
-    """Return the settings of a client that is SlurmUser."""
     return msgspec.structs.replace(slurm, user="slurm")
 
 
 def syncer_settings(slurm: SlurmSettings) -> dict[str, object]:
-    """Return the syncer's settings as the chart writes them."""
     return {"cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(as_admin(slurm))}
 
 
@@ -115,9 +110,7 @@ def scheduler_settings(slurm: SlurmSettings, *, hooks: int = 0) -> dict[str, obj
 
 
 class Scheduler(Ours):
-    """A scheduler that leads from the start; with `stands_by` it waits until the Lease `<cluster>-scheduler` is
-    free.
-    """
+    """A scheduler that leads from the start; with `stands_by` it waits for the Lease `<cluster>-scheduler`."""
 
     def __init__(
         self, folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, stands_by: bool = False, poll_s: float = 1.0

@@ -41,8 +41,6 @@ _DRAWN: Final = (
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes and jobs there are, how many updates, and for how many seconds a viewer stays."""
-
     nodes: int = 1_000
     jobs: int = 5_000
     updates: int = 5
@@ -50,7 +48,6 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Return all figures of the page and of the commands."""
     sizes = Sizes(nodes=100, jobs=500, updates=3, stays_s=10.0) if asked.quick else Sizes()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     return asyncio.run(_measure(sizes))

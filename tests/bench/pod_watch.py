@@ -13,8 +13,6 @@ from tests.bench.ground import PATIENCE_S, beside
 
 
 class PodWatch:
-    """A watch of some pods of the apiserver."""
-
     def __init__(self, informer: Informer[Pod]) -> None:
         self._informer = informer
         self._informer.add_handler(self._wake)
@@ -25,7 +23,6 @@ class PodWatch:
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Run the watch during the block."""
         async with beside(self._informer.run()):
             await self._informer.synced.wait()
             yield

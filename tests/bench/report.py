@@ -64,9 +64,7 @@ def at_most(
 
 
 def none(figure: str, wrong: Collection[str], *, n: int = 1, seed: int | None = None) -> Figure:
-    """Return a figure that holds if `wrong` is empty, of `n` things that were checked; else it names the first in
-    `wrong`.
-    """
+    """Return a figure that holds if nothing is `wrong`, of `n` things that were checked; else it names the first."""
     named = "; ".join([*wrong][:_NAMED])
     return at_most(figure, len(wrong), unit="", bound=0, n=n, limited_by=named, seed=seed)
 
@@ -79,9 +77,7 @@ def spread(
     limited_by: str = "",
     peer: Other | None = None,
 ) -> list[Figure]:
-    """Return figures of median and p95 in seconds, with their bounds. `peer`: the name and values of something to
-    compare with.
-    """
+    """Return figures of median and p95 in seconds. `peer`: name and values of something to compare with."""
     found = []
     for name, statistic, bound in (("median", median, bounds[0]), ("p95", p95, bounds[1])):
         value = statistic(values)
@@ -98,7 +94,6 @@ def longest_turn(found: Sequence[Hold], *, bound_s: float, of: str = "the schedu
 
 
 def observed(figure: str, value: float, *, unit: str = "s", n: int = 1, peer: Peer | None = None) -> Figure:
-    """Return a figure without a bound."""
     return Figure(figure=figure, value=round(value, 4), unit=unit, bound=None, holds=True, n=n, peer=peer)
 
 
@@ -108,7 +103,6 @@ def against(name: str, theirs: float, *, ours: float) -> Peer:
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median of the values."""
     return statistics.median(values)
 
 

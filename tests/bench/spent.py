@@ -12,9 +12,7 @@ _MIB = 2**20
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process has used so far: requests to slurmrestd by endpoint, bytes of their bodies (`size`), and
-    processor seconds; and its memory now.
-    """
+    """What a process has used: requests to slurmrestd by endpoint, bytes of their bodies, processor seconds, memory."""
 
     calls: Counter[str]
     size: float
@@ -39,7 +37,6 @@ async def spent(port: int) -> Spent:
 
 
 def read(text: str) -> Spent:
-    """Parse the text of a process's metrics."""
     calls: Counter[str] = Counter()
     size = cpu_s = memory = 0.0
     for family in text_string_to_metric_families(text):

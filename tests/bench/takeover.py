@@ -42,9 +42,7 @@ _LOOK_S = 0.02
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods are bound, how many jobs of others wait and have ended, how many nodes there are, and on how
-    many hooks call.
-    """
+    """How many pods are bound, jobs of others wait and have ended, nodes there are, and on how many hooks call."""
 
     bound: int = 20_000
     waiting: int = 5_000
@@ -54,7 +52,6 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def jobs(self) -> int:
-        """The number of jobs in Slurm."""
         return self.bound + self.waiting + self.ended
 
     @property
@@ -75,7 +72,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run the bench on a control plane of its own."""
     with control_plane("takeover") as plane:
         return asyncio.run(_measure(plane, QUICK if asked.quick else Sizes()))
 
@@ -97,7 +93,6 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
 
 
 async def _leave(ground: Ground, sizes: Sizes) -> None:
-    """Make bound pods with their jobs, and jobs of others."""
     nodes = sizes.pool.nodes
     for node in nodes:
         ground.slurm.put(node, "MIXED", cpus=sizes.pool.cpus, real_memory=sizes.pool.memory_mib)

@@ -68,9 +68,7 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 class _Bench:
-    """The measurements with one number of nodes. `_leaf_of`: number of each node → the leaf switch that its label
-    names.
-    """
+    """The measurements with one number of nodes. `_leaf_of`: number of each node → its leaf switch."""
 
     def __init__(self, plane: ControlPlane, pool: Pool) -> None:
         self._plane = plane
@@ -79,7 +77,6 @@ class _Bench:
         self._leaf_of = {number: number % self._leaves for number in range(pool.size)}
 
     async def run(self) -> list[report.Figure]:
-        """Run all steps, and return their figures."""
         async with await Kube.connect(self._plane.admin) as kube:
             await self._furnish(kube)
             async with self._slurm() as slurm, self._running("syncer", slurm):
@@ -122,9 +119,7 @@ class _Bench:
 
     @contextlib.asynccontextmanager
     async def _slurm(self) -> AsyncIterator[RunningSlurm]:
-        """Yield a Slurm with dynamic nodes, as slurmds make them: only records of these keep their topology over a
-        restart.
-        """
+        """Yield a Slurm with dynamic nodes, as slurmds make them: these alone keep their topology over a restart."""
         own, count = {files.YAML: _ROOT}, self._pool.size
         folder, keep = self._plane.folder / "slurm", keep_topology(own)
         async with slurm_of(folder, "", count=count, files=own, slurmctld=keep) as slurm:
@@ -315,7 +310,6 @@ class _Answers:
 
 @contextlib.asynccontextmanager
 async def _asking(slurm: Slurm, node: str) -> AsyncIterator[_Answers]:
-    """Ask Slurm for a node again and again while the block runs."""
     answers = _Answers()
 
     async def ask() -> None:

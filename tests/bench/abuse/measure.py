@@ -228,7 +228,6 @@ async def _do(kube: Kube, deed: table.Deed, pod: str) -> None:
 
 
 async def _submit(stack: Stack, comment: str) -> None:
-    """Submit a job whose comment says that it stands for pods."""
     options = ("-n1", "--comment", comment, "-o", "/dev/null")
     await asyncio.to_thread(stack.sbatch, *options, script="sleep 1000")
 

@@ -54,8 +54,6 @@ DEEDS: Final = (
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The node, scheduler and image of abusive pods."""
-
     image: str
     scheduler: str
     node: str
@@ -126,9 +124,7 @@ def _near(how: str, *labels: Mapping[str, str]) -> Body:
 
 
 def _declarations(place: Place) -> Abuses:
-    """Return pods that declare more pods or roles than a gang can have. Tests of `core.gang.families` show what such
-    declarations cost.
-    """
+    """Return pods that declare more pods or roles than a gang can have."""
 
     def annotated(gang: str, sizes: str) -> Body:
         said = {"gang": gang, "gang-role": "r0", "gang-roles": sizes}
@@ -142,9 +138,7 @@ def _declarations(place: Place) -> Abuses:
 
 
 def _daemons(place: Place) -> Abuses:
-    """Return pods that name a DaemonSet which does not exist as owner, because pods of DaemonSets need no job; and a
-    DaemonSet in a namespace that no administrator lists.
-    """
+    """Return pods that name as owner a DaemonSet that does not exist, and a DaemonSet that no administrator lists."""
     kind = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
     nobody = {**kind, "name": "none", "uid": str(uuid.uuid4()), "controller": True}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [place.node]}]}

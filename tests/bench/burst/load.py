@@ -48,12 +48,10 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """The names of the pods."""
         return [f"{self.name}-{number}" for number in range(self.count)]
 
     @property
     def bodies(self) -> list[dict[str, object]]:
-        """The pods, as bodies of requests that create them."""
         return [self._pod(number) for number in range(self.count)]
 
     def _pod(self, number: int) -> dict[str, object]:
@@ -115,7 +113,6 @@ class Pods(PodWatch):
         return self._informer.get(self._namespace, name)
 
     def node_and_job_of(self, name: str) -> tuple[str, JobId]:
-        """Return the pod's node and the job in its annotation."""
         pod = self.get(name)
         assert pod is not None
         return pod.spec.node_name, JobId(int(pod.annotations[names.ANNOTATION_JOB_ID]))
@@ -132,9 +129,7 @@ class Pods(PodWatch):
         await in_flight(AT_ONCE, (partial(create, body) for body in bodies))
 
     async def remove(self, prefix: str) -> None:
-        """Delete all pods whose name begins with `prefix`, with grace period 0 because no kubelet would remove them,
-        and forget them.
-        """
+        """Delete all pods whose name begins with `prefix`, without grace because no kubelet runs, and forget them."""
 
         async def delete(name: str) -> None:
             with contextlib.suppress(errors.NotFound):
@@ -166,8 +161,6 @@ async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool =
 
 
 async def all_run(slurm: Slurm, ids: Sequence[JobId]) -> None:
-    """Wait until Slurm reports all of these jobs as running."""
-
     async def do_run() -> bool:
         known = await slurm.jobs_state()
         return all(states.is_job_running(known.get(id, frozenset())) for id in ids)
@@ -176,8 +169,6 @@ async def all_run(slurm: Slurm, ids: Sequence[JobId]) -> None:
 
 
 async def end_all(slurm: Slurm) -> None:
-    """Cancel all jobs that have not ended, and wait until they have."""
-
     async def cancel(id: JobId) -> None:
         with contextlib.suppress(AlreadyDone, NotFound):
             await slurm.cancel_job(id)

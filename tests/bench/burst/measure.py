@@ -50,8 +50,6 @@ VICTIMS = Pool(name="victims", size=64)
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods, gangs, jobs, nodes and rounds each part of the bench has."""
-
     singles: int = 100
     rounds: int = 5
     old_jobs: tuple[int, ...] = (0, 300, 3_000)
@@ -126,7 +124,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         await load.end_all(self.slurm)
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until the watch of pods has shown that `is_so`."""
         await self.pods.until(is_so, what=what)
 
 
@@ -142,7 +139,6 @@ class Bench:
         self._moments = random.Random(sizes.many)
 
     async def run(self) -> list[report.Figure]:
-        """Run all rounds and return their figures."""
         async with await Kube.connect(self._plane.admin) as kube:
             await furnish(kube, [LARGE, self._many, VICTIMS])
             figures = []
@@ -206,9 +202,7 @@ class Bench:
         return figures
 
     async def _default_scheduler(self, ground: Ground, wave: Wave, ours: Used) -> report.Figure:
-        """Time the same pods with kube-scheduler, without Slurm, and with a limit on requests that it does not
-        reach.
-        """
+        """Time the same pods with kube-scheduler, without Slurm, and with a limit on requests that it never reaches."""
         self._plane.start_binder()
         try:
             await _until_bound(ground, Wave(name="awake", count=1, scheduler=_DEFAULT_NAME))
@@ -233,7 +227,6 @@ class Bench:
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run the whole bench on a control plane of its own."""
     with control_plane("burst") as plane:
         return asyncio.run(Bench(plane, QUICK if asked.quick else Sizes()).run())
 
@@ -266,7 +259,6 @@ async def _until_bound(ground: Ground, wave: Wave) -> Used:
 
 
 async def _create(ground: Ground, wave: Wave) -> None:
-    """Create the pods of a wave, and wait until all are bound."""
     await ground.pods.create(wave.bodies)
     names = {*wave.names}
     await ground.until(lambda: names <= ground.pods.bound_s.keys(), f"all {wave.count} pods {wave.name} are bound")
@@ -308,9 +300,7 @@ def _costs(wave: Wave, spent: Spent) -> list[report.Figure]:
 
 
 async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report.Figure]:
-    """Time single good pods among many pods that fit nowhere: while these are created, when they wait, and while a
-    Node changes each second.
-    """
+    """Time single good pods while pods that fit nowhere come, while they wait, and while a Node changes each second."""
     alone_s = report.median(await _good_pods(ground, sizes.good, "alone"))
     wave = Wave(name="never", count=sizes.unschedulable, pool="nowhere")
     began_s = time.monotonic()
@@ -333,7 +323,6 @@ async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report
 
 
 async def _good_pods(ground: Ground, count: int, name: str) -> list[float]:
-    """Create pods one after another; return the seconds until each was bound."""
     took = []
     for number in range(count):
         wave = Wave(name=f"good-{name}-{number}", count=1)

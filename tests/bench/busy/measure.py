@@ -58,7 +58,6 @@ class Behind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Measure on simulated nodes, then on the cluster of `make demo`."""
     rounds = QUICK if asked.quick else Rounds()
     figures: list[report.Figure] = []
     if asked.only != "real":
@@ -122,9 +121,7 @@ def _backfill_s(side: Side) -> float:
 
 
 def cycle_mean_s(sdiag: str) -> float:
-    """Return the mean length in seconds of backfill's cycles since the last reset, without its pauses; 0 if there
-    was none.
-    """
+    """Return the mean seconds of backfill's cycles since the last reset, without its pauses; 0 if there was none."""
     found = re.search(r"Mean cycle:\s+(\d+)", sdiag.partition("Backfilling stats")[2])
     return int(found[1]) / 1e6 if found else 0.0
 

@@ -76,7 +76,6 @@ _CLEAR_S = 900.0
 
 
 def chart_parameters() -> list[str]:
-    """Return the SchedulerParameters that charts/slurm has by default."""
     values = yaml.safe_load((ROOT / "charts/slurm/values.yaml").read_text())
     options = values["slurmConfig"]["conf"]["SchedulerParameters"]
     return [name if value is True else f"{name}={value}" for name, value in options.items()]
@@ -115,9 +114,7 @@ async def queue_more(side: Side, count: int) -> JobId:
 
 
 class Simulated:
-    """A cluster of nodes that only slurmctld knows. No Prolog runs, so a pod is bound at the scheduler's next poll
-    after its job began.
-    """
+    """A cluster of nodes that only slurmctld knows. A pod is bound at the scheduler's next poll after its job began."""
 
     def __init__(self, running: RunningSlurm, kube: Kube, pods: Pods, nodes: int) -> None:
         self.name, self.nodes = f"{nodes} simulated nodes", nodes
@@ -125,7 +122,6 @@ class Simulated:
         self.doors = Doors(kube=kube, pods=pods, body=_simulated_body, sbatch=self.sbatch, grace_s=0)
 
     def admin(self, *command: str) -> str:
-        """Return the output of a Slurm command, run as Slurm's administrator beside slurmctld."""
         return self._running.real.as_user(401, *command)
 
     def slurm(self) -> contextlib.AbstractAsyncContextManager[Slurm]:
@@ -147,13 +143,10 @@ class Simulated:
         await until(is_used, timeout_s=PATIENCE_S, what=wanted)
 
     def slurmctld(self) -> Sequence[int]:
-        """Return the process id of slurmctld."""
         return [census.slurm_daemons_of(self._running.real.pid)["slurmctld"]]
 
     async def sbatch(self, name: str) -> float:
-        """Submit a small job by slurmrestd, which sends slurmctld the same as sbatch. Return the seconds until it
-        runs.
-        """
+        """Submit a small job by slurmrestd, as sbatch does by slurmctld. Return the seconds until it runs."""
         slurm, began_s = self._running.slurm, time.monotonic()
         job = JobSpec(name=name, script="#!/bin/sh\n", memory_mib_per_node=MEMORY_MIB, time_limit_min=_SMALL_MIN)
         made = (await slurm.submit_job(job)).job_id
@@ -195,8 +188,6 @@ _LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
 
 
 class Real:
-    """The cluster of `make demo`, with kubelets, slurmds and Prologs."""
-
     def __init__(self, stack: Stack, kube: Kube) -> None:
         self._stack = stack
         self.nodes = len(stack.nodes())
@@ -210,14 +201,11 @@ class Real:
         )  # fmt: skip
 
     def admin(self, *command: str) -> str:
-        """Return the output of a Slurm command, run as Slurm's administrator beside slurmctld."""
         return self._stack.admin(*command, timeout_s=_CLEAR_S)
 
     @contextlib.asynccontextmanager
     async def slurm(self) -> AsyncIterator[Slurm]:
-        """Yield a client of slurmrestd, once only one pod of it is left: a change of parameters replaces its pod,
-        too.
-        """
+        """Yield a client of slurmrestd, once it has only one pod: a change of parameters replaces its pod, too."""
 
         async def is_one() -> bool:
             return len(await asyncio.to_thread(processes.pods_of, self._stack, "slurmrestd")) == 1

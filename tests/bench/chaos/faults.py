@@ -50,9 +50,7 @@ class Saboteur:
         self._slurm_nodes = slurm_nodes
 
     async def run(self, planned: PlannedFault, *, started_s: float, tell: Callable[[str], None]) -> None:
-        """Wait for the fault's time, begin it, wait for its end, undo it. If a run is cancelled before that,
-        `mend_all` undoes the fault.
-        """
+        """Wait for the fault's time, begin it, wait for its end, undo it. A run cut short leaves that to `mend_all`."""
         await asyncio.sleep(max(started_s + planned.at_s - time.time(), 0.0))
         begun_s = time.time()
         said = await asyncio.to_thread(_patiently, lambda: self._begin(planned))
@@ -71,9 +69,7 @@ class Saboteur:
         self._done[planned.number] = msgspec.structs.replace(done, mended_s=time.time(), said=said)
 
     async def keep_controllers(self, tell: Callable[[str], None]) -> None:
-        """Restart processes of the control plane that end by themselves, until cancelled: on a development cluster
-        nobody else does.
-        """
+        """Restart processes of the control plane that end by themselves: on a development cluster nobody else does."""
         while True:
             await asyncio.sleep(5)
             with contextlib.suppress(DevclusterError):  # the apiserver is away: next time

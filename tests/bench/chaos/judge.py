@@ -80,7 +80,6 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def until_s(self) -> float:
-        """The last moment at which the breach was seen."""
         return self.at_s + self.lasted_s
 
 
@@ -199,9 +198,7 @@ def is_with_pod(violation: Violation) -> bool:
 
 
 def busy_deletions(record: Record) -> Iterator[Violation]:
-    """Yield each slurmd pod that somebody else than the run deleted while jobs ran in it, or pods of the load on its
-    node.
-    """
+    """Yield each slurmd pod that another than the run deleted while jobs ran in it, or pods of the load on its node."""
     judged: set[str] = set()
     for deletion in sorted(record.deletions, key=lambda each: each.at_s):
         if deletion.uid in judged or deletion.uid in record.deleted_by_run:
@@ -326,14 +323,11 @@ def why_lost(
 
 
 def job_gone(look: SlurmLook, job: Mapping[str, str]) -> bool:
-    """True if this look at Slurm does not show the job."""
     return all(other.get("JobName") != job.get("JobName") for other in look.jobs.values())
 
 
 def slurmctld_killed(faults: Sequence[Inflicted], *, after_s: float, within_s: float) -> bool:
-    """True if slurmctld was killed within `within_s` seconds after `after_s`, so that it may have lost a change from
-    that time.
-    """
+    """True if slurmctld was killed in this time after `after_s`, so that it may have lost a change from then."""
     return any(
         fault.planned.fault is Fault.KILL
         and fault.planned.target == "slurmctld"
@@ -357,9 +351,7 @@ def is_end_unsaved(lines: Sequence[Line], faults: Sequence[Inflicted]) -> bool:
 def forgotten(
     jobs: Mapping[int, Mapping[str, str]], lines: Mapping[str, Sequence[Line]], faults: Sequence[Inflicted]
 ) -> Iterator[tuple[int, str]]:
-    """Yield id and name of each job that Slurm reports as running only because slurmctld was killed before it had
-    saved its end.
-    """
+    """Yield id and name of each job that runs in Slurm only because slurmctld was killed before it saved its end."""
     for id, job in jobs.items():
         said = lines.get(job.get("JobName", ""), ())
         has_ended = bool(said) and said[-1].what == "end"
@@ -460,9 +452,7 @@ def why_pod_lost(job: Accepted, seen: Sequence[PodSeen], end: PodSeen, record: R
 
 
 def is_deleted_as_planned(job: Accepted, end: PodSeen) -> bool:
-    """True if the load itself deleted the pod after its planned time. A pod without a node is then gone without a
-    deletion timestamp.
-    """
+    """True if the load deleted the pod after its planned time. One without a node is then gone at once."""
     is_over = end.at_s >= job.asked_s + job.planned.lasts_s
     return job.planned.is_deleted and is_over and (end.is_deleting or end.phase == "Gone")
 
@@ -548,9 +538,7 @@ def placeholder_of(job: Mapping[str, str]) -> str:
 
 
 def bound_twice(record: Record) -> Iterator[Violation]:
-    """Yield each pod that ran on two nodes, or had two running placeholder jobs for longer than a change from one to
-    the next takes.
-    """
+    """Yield each pod that ran on two nodes, or had two running jobs for longer than a change to the next takes."""
     yield from _on_two_nodes(record.samples)
     since: dict[str, float] = {}
     told: set[str] = set()
@@ -593,9 +581,7 @@ def _on_two_nodes(samples: Sequence[Sample]) -> Iterator[Violation]:
 
 
 def lifted_drains(record: Record) -> Iterator[Violation]:
-    """Yield each drain, DOWN or FAIL of an administrator that was gone, or had another reason, before the
-    administrator lifted it.
-    """
+    """Yield each drain, DOWN or FAIL of an administrator that was gone or changed before it was lifted."""
     for fault in _standing(record, *ADMIN_STATES):
         if slurmctld_killed(record.faults, after_s=fault.held_s, within_s=SAVED_AFTER_S):
             continue  # slurmctld never saved it

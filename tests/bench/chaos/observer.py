@@ -49,7 +49,6 @@ def scan(nodes: Mapping[str, Path], *, now: Callable[[], float] = time.time) -> 
 
 
 def seen_twice(first: Sequence[Running], second: Sequence[Running]) -> list[Running]:
-    """Return the processes of the first scan that the second scan found, too."""
     later = {(each.owner, each.pod_uid): set(each.pids) for each in second}
     both = []
     for each in first:
@@ -81,9 +80,7 @@ def _scan_node(node: str, folder: Path) -> Iterator[Running]:
 
 
 def owner_of(environ: bytes) -> Owner | None:
-    """Return the pod or job that a process belongs to, by its environment; None for a zombie, or a process outside
-    the load.
-    """
+    """Return the pod or job of a process, by its environment; None for a zombie, or a process outside the load."""
     if b"CHAOS_" not in environ:
         return None
     values = variables(environ)
@@ -150,7 +147,6 @@ class Repeated:
         self._threads = [threading.Thread(target=self._repeat, args=step, daemon=True) for step in steps.items()]
 
     def start(self) -> None:
-        """Start a thread for each step."""
         for thread in self._threads:
             thread.start()
 
@@ -184,7 +180,6 @@ class Watcher:
         self._repeated = Repeated({self._sample: SAMPLE_EVERY_S, self._look: LOOK_EVERY_S})
 
     def start(self) -> None:
-        """Begin to take samples and looks."""
         self._repeated.start()
 
     def stop(self) -> None:

@@ -57,8 +57,6 @@ _LEAK_PATIENCE_S = 45.0
 
 
 class Outcome(NamedTuple):
-    """The figures of a run, and its violations."""
-
     figures: Sequence[report.Figure]
     violations: Sequence[Violation] = ()
 
@@ -160,9 +158,7 @@ async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
 
 
 def _settle(run: _Cast) -> Ending:
-    """Wait until both sides agree, the queue is empty and no placeholder job is left; then delete the rest of the
-    load.
-    """
+    """Wait until both sides agree, the queue is empty and no placeholder job is left; then delete the load."""
     forgotten_ = _end_forgotten(run)
     _open_where_jobs_came_twice(run.stack)
     agreed_after_s, disagreed = _agree(run.stack)
@@ -192,9 +188,7 @@ def _open_where_jobs_came_twice(stack: Stack) -> None:
 
 
 def _agree(stack: Stack) -> tuple[float | None, str]:
-    """Return the seconds until both sides agree about all nodes; None, with the differences in words, if they never
-    do.
-    """
+    """Return the seconds until both sides agree about all nodes; None, with the differences, if they never do."""
     try:
         seconds = wait_for_agreement(
             stack, timeout_s=_AGREEMENT_PATIENCE_S, after="the last fault", about=node_disagreements
@@ -224,7 +218,6 @@ def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
 
 
 def unfinished_pods(stack: Stack) -> set[str]:
-    """Return the pods of the load that have not ended, with their phase."""
     pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS, "-l", f"app={LABEL}")
     return {f"pod {pod.name} {pod.status.phase}" for pod in pods if not pod.is_finished}
 
@@ -265,7 +258,6 @@ def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
 
 
 def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
-    """Return each change of a Node's cordon, and of who set it."""
     nodes = ((seen.at_s, seen.new) for seen in timeline.sightings if seen.new is not None)
     return _changes(
         CordonSeen(
@@ -279,7 +271,6 @@ def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
 
 
 def pods_seen(timeline: Timeline[Pod]) -> tuple[PodSeen, ...]:
-    """Return each change of a pod of the load."""
     return _changes(map(_pod_seen, timeline.sightings))
 
 
@@ -315,7 +306,6 @@ def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
 
 
 def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> list[report.Figure]:
-    """Return a figure with its bound for each thing that the run checks."""
     with_pods = "overlaps of a pod with another workload"
     wrong: dict[str, list[str]] = {with_pods: [], "overlaps of two sbatch jobs": []}
     wrong |= {str(rule): [] for rule in Rule if rule is not Rule.OVERLAP}
@@ -338,7 +328,6 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
 
 
 def _write(cast: _Cast, record: Record, violations: Sequence[Violation], *, name: str) -> None:
-    """Write the plan, the faults as they happened, the violations and the record to files."""
     run = {
         "plan": cast.plan,
         "started_s": record.started_s,

@@ -67,9 +67,7 @@ class Event(enum.StrEnum):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """One round: `leaving` of the running pods and jobs end; then each of `coming` begins after its delay in
-    seconds.
-    """
+    """One round: `leaving` of the running pods and jobs end, then each of `coming` begins, after its delay in s."""
 
     number: int
     leaving: int
@@ -78,9 +76,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rounds(count: int, *, seed: int) -> Iterator[Round]:
-    """Yield rounds that each have enough pods and jobs to fill the node. The run leaves out those for which no GPUs
-    are free.
-    """
+    """Yield rounds, each with enough pods and jobs to fill the node; those for which no GPUs are free are left out."""
     rng = random.Random(seed)
     events = list(Event)
     for number in range(1, count + 1):
@@ -92,15 +88,12 @@ def rounds(count: int, *, seed: int) -> Iterator[Round]:
 
 
 class _Member(NamedTuple):
-    """A pod or a job of the load; for a pod `job` is 0."""
-
     name: str
     door: Door
     job: int = 0
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run the rounds on a cluster of their own."""
     count, by_plugin = QUICK_ROUNDS if asked.quick else ROUNDS, asked.only == "plugin"
     with ground(tell=click.echo, by_plugin=by_plugin) as (stack, cluster):
         return run(stack, cluster, count=count, seed=asked.seed, tell=click.echo, by_plugin=by_plugin)
@@ -139,7 +132,6 @@ def slurm_values(stack: Stack, kubelet_folder: str) -> Mapping[str, object]:
 
 
 def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by_plugin: bool) -> list[report.Figure]:
-    """Run the rounds on a cluster, and return the figures."""
     load = Load(stack, cluster, seed=seed, by_plugin=by_plugin)
     load.prepare()
     timed = [load.time_pod(number, has_gpus=number % 2 == 0) for number in range(2 + max(_TIMED, count // 25))]
@@ -207,15 +199,12 @@ class Load:
         self._stack.kubectl.apply(kind | {"metadata": {"name": LABEL, "namespace": NAMESPACE}, "spec": {"spec": spec}})
 
     def clear(self) -> None:
-        """End all pods and jobs of the load."""
         self._stack.kubectl("delete", "pods", "-n", NAMESPACE, "-l", f"app={LABEL}", "--ignore-not-found")
         self._stack.admin("scancel", "--quiet", f"--user={USER}")
         self._living.clear()
 
     def take(self, round_: Round) -> str:
-        """Do one round: end some pods and jobs, start others, and kill a part. Say which did not run in time; empty
-        if all did.
-        """
+        """Do one round. Return in words which pods and jobs did not run in time."""
         for member in self._rng.sample([*self._living.values()], min(round_.leaving, len(self._living))):
             self._end(member)
         mend = self._break(round_.event)
@@ -235,7 +224,6 @@ class Load:
         return late
 
     def compare(self, observer: Observer) -> list[Compared]:
-        """Return for each running pod the devices that its processes, its claims and its job have."""
         found: list[Compared] = []
         none: Devices = frozenset()
         seen, claims, jobs, pods = observer.processes(), observer.claims(), observer.jobs(), self._pods()
@@ -317,9 +305,7 @@ class Load:
     # ----------------------------------------------------------------- waiting
 
     def _settle(self) -> str:
-        """Wait until all pods and jobs run. Preempted pods are forgotten. Those that do not run in time are ended
-        and returned in words.
-        """
+        """Wait until all pods and jobs run. Those that do not in time are ended, and returned in words."""
         try:
             wait(self._all_run, timeout_s=_PATIENCE_S, what="pods and jobs run")
         except NeverSo as error:
@@ -346,7 +332,6 @@ class Load:
         return True
 
     def _states(self) -> dict[str, str]:
-        """Return the state of each pod and job by name: Running, gone, or the state in which it waits."""
         pods, jobs = self._pods(), self._stack.jobs()
         self._cancel_again(jobs)
         return {

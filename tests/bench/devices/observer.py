@@ -42,9 +42,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of a running pod: those of its processes (`seen`), of its claims (`claimed`) and of its job
-    (`given`).
-    """
+    """The devices of a running pod: those of its processes (`seen`), its claims (`claimed`) and its job (`given`)."""
 
     name: str
     seen: Devices
@@ -58,7 +56,6 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The three sources in words."""
         said = {"processes": self.seen, "claims": self.claimed, "job": self.given}
         return f"{self.name}: " + ", ".join(f"{side} {' '.join(sorted(has)) or 'none'}" for side, has in said.items())
 
@@ -87,9 +84,7 @@ def shared(held: Held) -> dict[str, frozenset[Owner]]:
 
 
 def double_owners(samples: Sequence[Sample]) -> list[str]:
-    """Return in words each device that had several owners in a sample, once for the same owners, with the first
-    time.
-    """
+    """Return in words, with the first time, each device that had several owners in a sample."""
     first: dict[tuple[str, str, frozenset[Owner]], float] = {}
     for sample in samples:
         for device, owners in shared(sample.held).items():
@@ -123,17 +118,13 @@ class Observer:
         self._repeated = Repeated({self._sample: SAMPLE_EVERY_S, self._look: LOOK_EVERY_S})
 
     def start(self) -> None:
-        """Begin to read the sources."""
         self._repeated.start()
 
     def stop(self) -> None:
-        """End the reading, and raise an error of it."""
         self._repeated.stop()
 
     def processes(self) -> Held:
-        """Return the devices of each owner from the environment of processes. If a device has two owners, only what
-        a second scan confirms counts.
-        """
+        """Return each owner's devices, from environments. If a device has two owners, a second scan must agree."""
         held = scan(self._folder, self.names)
         return both(held, scan(self._folder, self.names)) if shared(held) else held
 
@@ -144,9 +135,7 @@ class Observer:
         return held_by_claims(self._stack.kubectl.list(ResourceClaim, "resourceclaims", "-n", NAMESPACE))
 
     def jobs(self) -> dict[int, tuple[str, Devices]]:
-        """Return name and devices of each job that still holds its devices, by job id; the name of a placeholder job
-        is empty.
-        """
+        """Return name and devices of each job that holds some, by job id; the name of a placeholder job is empty."""
         return held_by_jobs(self._stack.jobs(), self.names)
 
     def _sample(self) -> None:
@@ -182,12 +171,10 @@ def scan(folder: Path, names: Sequence[str]) -> Held:
 
 
 def both(one: Held, other: Held) -> Held:
-    """Return what owners hold in both of these."""
     return {owner: devices & other[owner] for owner, devices in one.items() if owner in other}
 
 
 def held_by_claims(claims: Sequence[ResourceClaim]) -> Held:
-    """Return the devices of each pod for which claims are reserved."""
     found: defaultdict[Owner, Devices] = defaultdict(frozenset)
     for status in (claim.status for claim in claims):
         devices = {each.device for each in status.allocation.devices.results} if status.allocation else frozenset[str]()
@@ -206,9 +193,7 @@ def held_by_notes(pods: Sequence[Pod]) -> Held:
 
 
 def held_by_jobs(jobs: Mapping[int, Mapping[str, str]], names: Sequence[str]) -> dict[int, tuple[str, Devices]]:
-    """Return name and devices of each job that still holds its devices, by job id; the name of a placeholder job is
-    empty.
-    """
+    """Return name and devices of each job that holds some, by job id; the name of a placeholder job is empty."""
     return {
         number: (_name(job), frozenset(names[index] for index in gres_indices(job.get("GRES", ""))))
         for number, job in jobs.items()

@@ -43,16 +43,12 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True, rename="camel"):
-    """The last sync of an Application."""
-
     phase: str = ""
     message: str = ""
     started_at: str = ""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """An object that an Application keeps, and whether it is as in Git."""
-
     kind: str
     name: str
     status: str = ""
@@ -60,8 +56,6 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """The status of an Application."""
-
     sync: _Said = _Said()
     health: _Said = _Said()
     operation_state: Operation = Operation()
@@ -69,19 +63,14 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def drifted(self) -> list[str]:
-        """The objects that differ from Git."""
         return [f"{each.kind}/{each.name}" for each in self.resources if each.status not in ("Synced", "")]
 
 
 class Application(KubeObject, frozen=True):
-    """The fields of an Application that the bench reads."""
-
     status: Status = Status()
 
 
 class ArgoCD:
-    """The Argo CD of a cluster."""
-
     server = ""
     example = "root.yaml"
 
@@ -90,9 +79,7 @@ class ArgoCD:
         self.kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
 
     def start(self, config: Mapping[str, object]) -> None:
-        """Install Argo CD's kinds, and `config` as its ConfigMap argocd-cm. Start its processes, which end with the
-        cluster.
-        """
+        """Install Argo CD's kinds and `config`, its ConfigMap argocd-cm. Start its processes, to end with the cluster."""
         cluster = self._cluster
         packages.ensure(PACKAGES, progress=cluster.progress)
         cluster.binaries.ensure([ARGOCD], progress=cluster.progress)
@@ -133,7 +120,6 @@ class ArgoCD:
     # ------------------------------------------------------------ Applications
 
     def status(self, name: str) -> Status:
-        """Return the status of an Application."""
         return self.kubectl.get(Application, "application", name, "-n", NAMESPACE).status
 
     def refresh(self) -> None:
@@ -144,9 +130,7 @@ class ArgoCD:
         self.kubectl("annotate", "application", which, "-n", NAMESPACE, f"{REFRESH}={how}", "--overwrite")
 
     def synced_again(self, names: Sequence[str]) -> list[str]:
-        """Return the objects that differ from Git after Argo CD has compared all Applications again, and synced
-        `slurm` once more.
-        """
+        """Return what differs from Git after all Applications are compared again, and `slurm` is synced once more."""
         drifted = [f"{name}: {each}" for name in ("root", *names) for each in self._looked_again(name).drifted]
         last = self.status("slurm").operation_state.started_at
         patch = '{"operation": {"initiatedBy": {"username": "bench"}, "sync": {}}}'

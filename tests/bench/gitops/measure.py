@@ -45,8 +45,6 @@ _LEFT_OF_ALL: Final = (
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run all parts on a cluster of their own."""
-
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(len(POOLS), labels={node: {"node.example.com/pool": pool} for node, pool in POOLS.items()})
 
@@ -76,7 +74,6 @@ def _flux(cluster: Cluster) -> Flux:
 
 
 def run(site: Site) -> list[report.Figure]:
-    """Run all parts on a cluster that has Argo CD or Flux and nothing else."""
     figures: list[report.Figure] = []
     for part in (install, sync_again, change, refuse, heal, prune, records, uninstall):
         began_s = time.monotonic()
@@ -135,9 +132,7 @@ def change(site: Site) -> list[report.Figure]:
 
 
 def refuse(site: Site) -> list[report.Figure]:
-    """Push a value that slurmctld cannot read: no pod may be replaced, and Slurm's error must be in the log. Then
-    revert it.
-    """
+    """Push a value that slurmctld cannot read: no pod may be replaced, and Slurm's error must be in the log."""
     before = site.pods()
     values = site.repositories.values("production")
     values["slurmConfig"]["conf"]["SchedulerType"] = "sched/nonsense"
@@ -195,7 +190,6 @@ def prune(site: Site) -> list[report.Figure]:
 
 
 def records(site: Site) -> list[report.Figure]:
-    """Check that each job of either cluster has one record in its accounting."""
     what = "records lost or doubled of"
     return [recorded_once(at, jobs, what=f"{what} {at.release}") for at, jobs in site.submitted.items()]
 
@@ -227,9 +221,7 @@ def left_behind(site: Site) -> list[str]:
 
 
 def left_in(site: Site, namespace: str) -> list[str]:
-    """Return the objects that are left in a namespace, except those kept on purpose and those that Kubernetes makes
-    in each.
-    """
+    """Return the objects left in a namespace, except those kept on purpose and those that Kubernetes makes in each."""
     found = site.keeper.kubectl("get", _LEFT, "-n", namespace, "-o", "name").split()
     named = ((each, *each.split("/")) for each in found)
     return [f"{namespace}: {each}" for each, kind, name in named if kind not in _KEPT and name not in _OF_KUBERNETES]

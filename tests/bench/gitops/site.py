@@ -29,9 +29,7 @@ _PERSON: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
 
 
 class Repositories:
-    """Bare repositories in `folder`, and a clone of that of the site. `server`: the URL that serves them; empty:
-    `file://`.
-    """
+    """Bare repositories in `folder`, and a clone of the site's. `server`: their URL; empty: `file://`."""
 
     def __init__(self, folder: Path, images: Mapping[str, str], *, server: str = "") -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -62,7 +60,6 @@ class Repositories:
         self._push("charts")
 
     def values(self, name: str) -> dict[str, Any]:
-        """Return the values of a folder of the site."""
         values: dict[str, Any] = yaml.safe_load((self.site / name / "values.yaml").read_text())
         return values
 
@@ -72,7 +69,6 @@ class Repositories:
         self._push(why)
 
     def revert(self) -> None:
-        """Revert the last commit, and push."""
         _git(self.site, *_PERSON, "revert", "--no-edit", "HEAD")
         _git(self.site, "push", "-q", "origin", "main")
 
@@ -168,8 +164,6 @@ class Site:
         return job
 
     def knows(self, seconds: int) -> None:
-        """Wait until slurmctld of production has this KillWait."""
-
         def kill_wait() -> str:
             lines = self.production.scontrol("show", "config").splitlines()
             return next(line.split("=")[1].split()[0] for line in lines if line.startswith("KillWait"))

@@ -61,7 +61,6 @@ def nodeset(ask: str, *, potential: int) -> dict[str, object]:
 
 
 def start_slurm(plane: ControlPlane) -> RunningSlurm:
-    """Start a Slurm without nodes, with the chart's SchedulerParameters."""
     parameters = next(line for line in slurm_conf({}).splitlines() if line.startswith("SchedulerParameters="))
     conf = _CONF.format(nodeset=NODESET, parameters=parameters)
     folder = plane.folder / "slurm"

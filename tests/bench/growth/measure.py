@@ -60,7 +60,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """How many nodes the plan needs."""
         return sum(self.jobs) + self.gang + self.singles + self.halves // 2
 
 
@@ -96,7 +95,6 @@ async def _measure(plane: ControlPlane, plan: Plan, asks: Sequence[str]) -> list
 
 @contextlib.asynccontextmanager
 async def _sunkpy(plane: ControlPlane, slurm: RunningSlurm) -> AsyncIterator[None]:
-    """Run sunkpy's operator, syncer and scheduler during the block."""
     folder = plane.folder / "sunkpy"
     figures = {"metrics": {"seconds": 10.0}, "potentialConfigMap": _RECORDS}
     grows = {"growingPartitions": ["low", "high"], "pollSeconds": 0.2}
@@ -127,7 +125,6 @@ class Seen:
         self.states: Mapping[JobId, frozenset[str]] = {}
 
     async def look(self) -> None:
-        """Read nodes and jobs from Slurm again and again, until cancelled."""
         while True:
             with contextlib.suppress(SlurmError):
                 answer = await self._slurm.nodes()
@@ -158,7 +155,6 @@ class _Bench:
         self._pods = Pods(kube)
 
     async def run(self, asks: Sequence[str]) -> list[report.Figure]:
-        """Grow and shrink for each way to ask, and return the figures."""
         await self._kube.create(_NODESETS, ground.nodeset(asks[0], potential=2 * self._plan.nodes))
         figures: list[report.Figure] = []
         try:
@@ -235,9 +231,7 @@ class _Bench:
     # ------------------------------------------------------------------ jobs
 
     async def _has_records(self) -> bool:
-        """True if slurmctld has records of all possible nodes. Slurm 24.11 refuses jobs for more nodes than it
-        knows.
-        """
+        """True if slurmctld has records of all possible nodes: 24.11 refuses jobs for more nodes than it knows."""
         asked = ("sinfo", "--future", "--states=future", "--noheader", "--Node", "--format=%N")
         _, said = await asyncio.to_thread(self._slurm.real.run_as, "slurm", *asked)
         return len({*said.split()}) == 2 * self._plan.nodes
@@ -269,9 +263,7 @@ class _Bench:
         return next(slurm for slurm, node in self._machines.node_of.items() if node == found.spec.node_name)
 
     def _pods_waited(self, pods: Sequence[str]) -> tuple[bool, float]:
-        """Return whether these pods had a job when their last node registered, and how many seconds later all were
-        bound.
-        """
+        """Return whether these pods had a job when their last node registered, and the seconds until all were bound."""
         last_s = max(self._seen.registered_s[self._slurm_node(pod)] for pod in pods)
         _, job = self._pods.node_and_job_of(pods[0])
         return self._seen.known_s[job] < last_s, max(self._pods.bound_s[pod] for pod in pods) - last_s
@@ -282,9 +274,7 @@ class _Bench:
 
 
 def make_waves(name: str, plan: Plan) -> list[Wave]:
-    """Return the gang, the single pods and the pods that share nodes. A node fits two of the last kind, or one of
-    the others.
-    """
+    """Return a gang, single pods and pods that share nodes: a node fits two of the last kind, or one of the others."""
     name = name.lower()
     return [
         Wave(name=f"{name}-gang", count=plan.gang, gang=plan.gang, cpus=6),
@@ -299,9 +289,7 @@ def groups_of(wave: Wave) -> list[list[str]]:
 
 
 def bindings(what: str, waited: Sequence[tuple[bool, float]]) -> list[report.Figure]:
-    """Return figures of pods whose job waited for a node, and of pods whose job was submitted only once a node was
-    there.
-    """
+    """Return figures of pods whose job waited for a node, and of pods whose job came only once a node was there."""
     kinds = ((True, "whose job waited", _STARTS_S), (False, "that fitted no node before", _SUBMITTED_S))
     return [
         report.at_most(

@@ -46,9 +46,7 @@ def pod(
     owner: Body | None = None,
     affinity: Body | None = None,
 ) -> Body:
-    """Return a small pod with labels of its own. With a `node` it is bound already, and asks for nothing that Slurm
-    counts.
-    """
+    """Return a small pod with labels of its own. With a `node` it is bound, and asks for nothing that Slurm counts."""
     asks = {"ephemeral-storage": f"{disk_mib}Mi"} if disk_mib else {}
     asks |= {} if node else {"cpu": "1", "memory": "16Mi"}
     container = {
@@ -64,9 +62,7 @@ def pod(
 
 
 class Crowd:
-    """The crowd of objects in a cluster with these nodes. `pods`: a watch of its pods. The largest pods are on the
-    `first` node.
-    """
+    """The crowd of objects in a cluster with these nodes. The largest pods are on the `first` node."""
 
     def __init__(self, kube: Kube, nodes: Sequence[str]) -> None:
         self._kube = kube
@@ -90,9 +86,7 @@ class Crowd:
                 yield pod(f"daemon-{port}-{node}", scheduler=OTHERS, node=node, ports=[port], disk_mib=disk_mib)
 
     def _operator(self) -> Body:
-        """Return a pod as of a CNI's operator, with anti-affinity to its own kind: so the scheduler compares every
-        pod with it.
-        """
+        """Return a pod as of a CNI's operator, with anti-affinity to its kind: every pod is compared with it."""
         return pod("operator", scheduler=OTHERS, node=self.first, affinity=_apart("app", ["operator"]))
 
     async def _finish_jobs(self, count: int) -> None:
@@ -161,9 +155,7 @@ class Crowd:
     # ---------------------------------------------------------- what comes and goes
 
     async def arrive(self, name: str, *, each_s: float, for_s: float) -> float:
-        """Create `each_s` bound pods of another scheduler each second, for `for_s` seconds. Return how many came in
-        a second.
-        """
+        """Create `each_s` bound pods of another scheduler a second, for `for_s` seconds. Return how many came."""
         began_s, count = time.monotonic(), round(each_s * for_s)
 
         async def make(number: int) -> None:
@@ -181,9 +173,7 @@ class Crowd:
         return await self._until_bound(names) - began_s
 
     async def swell(self, count: int) -> None:
-        """Create pods of a megabyte: on the first node with many labels or containers, or waiting with a long
-        affinity.
-        """
+        """Create pods of a megabyte: on the first node with many labels or containers, or waiting with an affinity."""
         await in_flight(_HUGE_AT_ONCE, (partial(self._make_huge, number) for number in range(count)))
 
     async def _make_huge(self, number: int) -> None:
@@ -200,7 +190,6 @@ class Crowd:
         await self._kube.create(paths.pods(NAMESPACE), body)
 
     async def leave(self, *prefixes: str) -> None:
-        """Delete the pods whose names begin with one of these prefixes."""
         for prefix in prefixes:
             await self.pods.remove(prefix)
 

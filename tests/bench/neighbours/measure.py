@@ -45,9 +45,7 @@ _SHORT_OF_JOBS = "MinJobAge=30\n"
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many objects of each kind the crowd has. `gone`: pods that come and go in `rounds` while memory is
-    measured.
-    """
+    """How many objects of each kind there are. `gone`: pods that come and go in `rounds` while memory is measured."""
 
     nodes: int = 1_000
     jobs: int = 5_000
@@ -91,7 +89,6 @@ class Bench:
         self._pids = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
 
     async def run(self) -> list[report.Figure]:
-        """Run all parts, and return the figures."""
         sizes, crowd = self._sizes, self._crowd
         alone = await self._part("the good pod is alone", self._good("alone", sizes.good))
         await self._part("the crowd comes", crowd.settle(jobs=sizes.jobs, kinds=sizes.kinds, waiting=sizes.waiting))
@@ -117,9 +114,7 @@ class Bench:
         return [*figures, *await self._part("pods come and go", self._memory())]
 
     async def _against_binder(self) -> list[report.Figure]:
-        """Time pods that come at once amid the crowd, and then the same pods with kube-scheduler, which uses no Slurm
-        and does not reach its limit on requests.
-        """
+        """Time pods that come at once, and then the same pods with kube-scheduler, which uses no Slurm and no limit."""
         count, crowd = self._sizes.submitted, self._crowd
         await end_all(self._slurm)
         before = await self._scheduler.spent()
@@ -241,7 +236,6 @@ def _observed(what: str, took: Sequence[float]) -> list[report.Figure]:
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run the whole bench on a control plane of its own."""
     with control_plane("neighbours") as plane:
         return asyncio.run(_measure(plane, QUICK if asked.quick else Sizes()))
 

@@ -38,7 +38,6 @@ class Counting:
         self.requests = 0
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """Count a request."""
         self.requests += 1
 
     def retried(self, endpoint: str) -> None:

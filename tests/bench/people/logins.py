@@ -20,9 +20,7 @@ _SLOW = "two shared cores run client, sshd, sssd and slapd; a first login makes 
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many users there are, how many of the first and of the last log in once, and how often one of each logs in
-    again.
-    """
+    """How many users there are, how many of the first and last log in once, and how often one of each again."""
 
     people: int = 1000
     cold: int = 10
@@ -30,7 +28,6 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(folder: Path, key: Key, sizes: Sizes) -> list[report.Figure]:
-    """Time logins of users from the chart's values, then of users from LDAP."""
     crowd = Crowd(sizes.people, key, each=sizes.cold)
     with _pod(folder / "values", crowd.values()["users"]) as pod:
         figures = _log_in(f"{sizes.people} people of values", pod, crowd, sizes)

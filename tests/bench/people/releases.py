@@ -82,9 +82,7 @@ def _bytes_of(manifest: Manifest) -> int:
 
 
 def _record(chart: str, values: Mapping[str, object], text: str) -> int:
-    """Return the bytes of the Secret in which helm keeps a release: chart, values and manifests, compressed, in
-    base64.
-    """
+    """Return the bytes of the Secret of a release in helm: chart, values and manifests, compressed, in base64."""
     folder = CHARTS / chart
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     stored = {str(file.relative_to(folder)): _in_base64(file) for file in files}

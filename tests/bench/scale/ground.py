@@ -37,19 +37,16 @@ def pool_of(size: int) -> Pool:
 
 
 def nodeset() -> Body:
-    """Return a NodeSet with one slurmd pod on each node."""
     return simulated.nodeset(_NODESET, {"containers": [_CONTAINER]}, naming="NodeName")
 
 
 def daemonset(name: str, *, node_selector: dict[str, str]) -> Body:
-    """Return a DaemonSet with the same pods."""
     labels = {"app": name}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [_CONTAINER], "nodeSelector": node_selector}}
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": pod}}
 
 
 async def furnish(kube: Kube, pool: Pool) -> None:
-    """Make the namespaces, the kind NodeSet, and all Nodes."""
     await simulated.make_namespace(kube)
     await make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": PEER_NAMESPACE}})
     await simulated.make_nodesets_known(kube)
@@ -57,9 +54,7 @@ async def furnish(kube: Kube, pool: Pool) -> None:
 
 
 async def delete_pods(kube: Kube, namespace: str, which: Sequence[str]) -> None:
-    """Delete pods with grace period 0, because no kubelet has seen them; one by one, because one request for all
-    would time out.
-    """
+    """Delete pods without grace, because no kubelet runs; one by one, because one request for all would time out."""
     gone = (partial(kube.delete, paths.pod(namespace, name), grace_period_s=0) for name in which)
     await in_flight(AT_ONCE, gone)
 
@@ -97,7 +92,6 @@ class Pods(PodWatch):
 
     @property
     def names(self) -> list[str]:
-        """The names of all pods."""
         return [pod.name for pod in self._informer.values()]
 
     def _see(self, old: Pod | None, new: Pod | None) -> None:

@@ -69,7 +69,6 @@ QUICK = Rounds(samples=10, idle_s=15.0, settle_s=3.0)
 
 
 def needed_mib(size: int) -> int:
-    """Return the memory in MiB that all programs need with `size` nodes."""
     return int(_ALONE_MIB + _EACH_NODE_MIB * size)
 
 
@@ -124,8 +123,6 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 
 class Bench:
-    """The measurements with one number of nodes."""
-
     def __init__(self, plane: ControlPlane, pool: Pool, rounds: Rounds) -> None:
         self._pool = pool
         self._at = f"{pool.size} nodes"
@@ -136,7 +133,6 @@ class Bench:
         self._moments = random.Random(pool.size)
 
     async def run(self) -> list[report.Figure]:
-        """Run all steps in the order of the module's docstring."""
         async with await Kube.connect(self._plane.admin) as kube:
             await ground.furnish(kube, self._pool)
             ground.start_keeper(self._plane)
@@ -184,7 +180,6 @@ class Bench:
     # --------------------------------------------------------------- creation
 
     async def _daemonsets(self, kube: Kube) -> dict[str, float]:
-        """Time the DaemonSet controller without its limit, and with it if there are not too many nodes."""
         peers_s = {figures.UNLIMITED: await self._daemonset(kube, is_limited=False)}
         if self._pool.size <= STOCK_UP_TO:
             peers_s[figures.STOCK] = await self._daemonset(kube, is_limited=True)
@@ -215,9 +210,7 @@ class Bench:
     # ------------------------------------------------------------------- idle
 
     async def _settled(self, kube: Kube, pods: Pods, slurm: Slurm) -> None:
-        """Wait until every pod shows its Slurm node's state, every Slurm node has its pod as comment, and nobody
-        writes any more.
-        """
+        """Wait until every pod shows its Slurm node, every Slurm node has its pod as comment, and nobody writes."""
         size = self._pool.size
         await pods.until(lambda: len(pods.told) >= size, what="all pods are told of Slurm")
         last = self._pool.slurm_nodes
@@ -336,6 +329,5 @@ async def _revision(kube: Kube) -> int:
 
 
 async def _has_seen(kube: Kube, daemonset: str) -> bool:
-    """True if the DaemonSet controller has seen this DaemonSet."""
     found = json.loads(await kube.request("GET", f"{_DAEMONSETS}/{daemonset}"))
     return bool(found.get("status", {}).get("observedGeneration"))

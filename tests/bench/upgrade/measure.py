@@ -52,7 +52,6 @@ _CORES: Final = "two shared cores run the whole cluster, and start all daemons a
 
 
 def measure(asked: Asked) -> Outcome:
-    """Upgrade from the older to the newer version of Slurm."""
     seed, tell, lasts = asked.seed, click.echo, QUICK if asked.quick else WHOLE
     old, new = SUITES
     images = {suite: build_images(suite, tell) for suite in SUITES}
@@ -84,9 +83,7 @@ def make_plan(*, suite: str, seed: int, nodes: int, lasts: Lasts) -> Plan:
 
 
 def of_upgrade(record: Record) -> Iterator[report.Figure]:
-    """Yield figures of how long `helm upgrade` took, how long slurmctld was away, and whether the long job ended in
-    order.
-    """
+    """Yield figures of how long helm took, how long slurmctld was away, and whether the long job ended in order."""
     (fault,) = record.faults
     yield report.observed("helm upgrade of all images", fault.held_s - fault.begun_s)
     looks = [look.at_s for look in record.looks if look.nodes]
