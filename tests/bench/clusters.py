@@ -77,3 +77,19 @@ def recorded_once(stack: Stack, jobs: Collection[str], *, what: str = "records l
     recorded = stack.login("sacct -anXP -o jobname -S now-1day").split()
     wrong = [name for name in jobs if recorded.count(name) != 1]
     return report.none(what, wrong, n=len(jobs))
+
+
+def time_sbatch(stack: Stack, name: str, options: str = "", *, patience_s: float = 60.0) -> float:
+    """Return the seconds from `sbatch` of a small job in the login pod to the first line of its script, at most
+    `patience_s`.
+    """
+    out = f"{name}.out"
+    said = stack.login(
+        f"rm -f {out}; date +%s.%N; "
+        f"job=$(sbatch --parsable -J {name} {options} -n1 -c1 --mem=32 -o /dev/null --wrap 'date +%s.%N > {out}'); "
+        f"until [ -s {out} ] || [ $SECONDS -gt {patience_s:.0f} ]; do sleep 0.1; done; "
+        f"cat {out}; scancel $job; rm -f {out}",
+        timeout_s=patience_s + 60,
+    )
+    submitted, *started = map(float, said.split())
+    return min(started[0] - submitted, patience_s) if started else patience_s

@@ -31,7 +31,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodeChange, Slurm
 from tests.bench import report, spent
 from tests.bench.asked import Asked
-from tests.bench.clusters import idle_demo
+from tests.bench.clusters import idle_demo, time_sbatch
 from tests.e2e import handover, processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.slurm_access import slurm_client
@@ -92,7 +92,7 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
                 took.append(await time_pod(stack, kube, timeline, name, restart_policy=restart_policy))
                 await _idle(slurm)
             await _wait_for_fraction(fraction)
-            jobs.append(await asyncio.to_thread(time_sbatch, stack, number))
+            jobs.append(await asyncio.to_thread(time_sbatch, stack, f"bench-{number}"))
             await _idle(slurm)
     what, beside = "service created to bound", ("sbatch to start", jobs)
     bounds = (round(_AT_ONCE * report.median(jobs), 4), round(_AT_ONCE * report.p95(jobs), 4))
@@ -140,17 +140,6 @@ async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str,
     await kube.delete(paths.pod(workloads.NAMESPACE, name))
     await timeline.gone(name, since_s=created_s)
     return bound.at_s - created_s
-
-
-def time_sbatch(stack: Stack, number: int) -> float:
-    out = f"bench-{number}.out"
-    said = stack.login(
-        f"rm -f {out}; date +%s.%N; "
-        f"sbatch -n1 -c1 --mem=32 -o /dev/null --wrap 'date +%s.%N > {out}' > /dev/null; "
-        f"until [ -s {out} ]; do sleep 0.1; done; cat {out}; rm -f {out}"
-    )
-    submitted, started = (float(line) for line in said.split())
-    return started - submitted
 
 
 # ------------------------------------------------------------------- handover

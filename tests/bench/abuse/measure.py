@@ -34,7 +34,7 @@ from tests.bench.abuse import table
 from tests.bench.abuse.table import NAMESPACE
 from tests.bench.abuse.watched import held, watched
 from tests.bench.asked import Asked
-from tests.bench.clusters import idle_demo
+from tests.bench.clusters import idle_demo, time_sbatch
 from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.handover import is_running
@@ -142,7 +142,7 @@ async def _rounds(stack: Stack, kube: Kube, timeline: Timeline[Pod], n: int) -> 
     for number in range(n):
         name = f"beside-{tag}-{number}"
         took.bind.append(await latency.time_pod(stack, kube, timeline, name, restart_policy="Always"))
-        took.sbatch.append(await asyncio.to_thread(latency.time_sbatch, stack, number))
+        took.sbatch.append(await asyncio.to_thread(time_sbatch, stack, f"bench-{number}"))
         took.evict.append(await _time_eviction(stack, kube, timeline, f"victim-{tag}-{number}"))
     return took
 

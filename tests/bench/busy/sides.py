@@ -28,6 +28,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, ground
 from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, Wave, all_run
+from tests.bench.clusters import time_sbatch
 from tests.bench.ground import ControlPlane, RunningSlurm, in_flight
 from tests.bench.ours import scheduling
 from tests.bench.simulated import WORKLOADS, Pool, furnish
@@ -235,17 +236,8 @@ class Real:
 
     async def sbatch(self, name: str) -> float:
         """Submit a small job from the login pod. Return the seconds until the first line of its script."""
-        said = await asyncio.to_thread(
-            self._stack.login,
-            f"rm -f {name}.out; date +%s.%N; "
-            f"job=$(sbatch --parsable -J {name} -t {_SMALL_MIN} -n1 -c1 --mem=32 -o /dev/null"
-            f" --wrap 'date +%s.%N > {name}.out'); "
-            f"until [ -s {name}.out ] || [ $SECONDS -gt {PATIENCE_S:.0f} ]; do sleep 0.1; done; "
-            f"cat {name}.out; scancel $job; rm -f {name}.out",
-            timeout_s=2 * PATIENCE_S,
-        )
-        submitted, *started = [float(line) for line in said.split()]
-        return min(started[0] - submitted, PATIENCE_S) if started else PATIENCE_S
+        options = f"-t {_SMALL_MIN}"
+        return await asyncio.to_thread(time_sbatch, self._stack, name, options, patience_s=PATIENCE_S)
 
 
 Side = Simulated | Real

@@ -34,7 +34,6 @@ NAMESPACE: Final = "argocd"
 _FINALIZER: Final = "resources-finalizer.argocd.argoproj.io"
 REFRESH: Final = "argocd.argoproj.io/refresh"
 _WRAPPER: Final = "git-verify-wrapper.sh"
-_PART: Final = {"app.kubernetes.io/part-of": "argocd"}
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -79,7 +78,7 @@ class ArgoCD:
         self.kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
 
     def start(self, config: Mapping[str, object]) -> None:
-        """Install Argo CD's kinds and `config`, its ConfigMap argocd-cm. Start its processes, to end with the cluster."""
+        """Install Argo CD's kinds, and `config` as its ConfigMap argocd-cm. Its processes end with the cluster."""
         cluster = self._cluster
         packages.ensure(PACKAGES, progress=cluster.progress)
         cluster.binaries.ensure([ARGOCD], progress=cluster.progress)
@@ -90,7 +89,9 @@ class ArgoCD:
         # `kubectl wait` fails on a kind that has no status yet.
         wait(lambda: self.kubectl(*ready), timeout_s=60, what="the kinds of Argo CD are known")
         self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        self.kubectl.apply(config, *(_of_kind(kind, name) for kind, name in _CONFIGURATION), _PROJECT)
+        # Argo CD does not start without these.
+        secret = _named("Secret", _SECRET) | {"stringData": {"server.secretkey": "for-the-bench"}}
+        self.kubectl.apply(config, *(_named("ConfigMap", name) for name in _CONFIG_MAPS), secret, _PROJECT)
         redis, repo_server, *metrics = map(str, free_ports(4))
         work = cluster.layout.home / "argocd"
         work.mkdir(exist_ok=True)
@@ -138,12 +139,8 @@ class ArgoCD:
         wait(lambda: self.status("slurm").operation_state.started_at != last, timeout_s=60, what="a sync began")
         return drifted + self.settled("slurm").drifted
 
-    def settled(self, name: str, *, timeout_s: float = 300) -> Status:
-        """Wait until an Application is Synced and Healthy, with no sync running. Return its status.
-
-        Raises:
-            NeverSo: it is not in time; the text has its status.
-        """
+    def settled(self, name: str) -> Status:
+        """Wait until an Application is Synced and Healthy, with no sync running. Return its status."""
 
         def check() -> Status:
             now = self.status(name)
@@ -153,7 +150,7 @@ class ArgoCD:
                 raise NotYet(f"{now.sync.status} {now.health.status} {now.operation_state}; {now.drifted}; ill: {ill}")
             return now
 
-        return wait(check, timeout_s=timeout_s, what=f"Application {name} is Synced and Healthy", every_s=0.5)
+        return wait(check, timeout_s=300, what=f"Application {name} is Synced and Healthy", every_s=0.5)
 
     def _looked_again(self, name: str) -> Status:
         """Make Argo CD render and compare an Application again. Return its status."""
@@ -193,13 +190,8 @@ class ArgoCD:
         self.kubectl(*gone, timeout_s=610)
 
 
-_CONFIGURATION: Final = (
-    ("ConfigMap", "argocd-rbac-cm"),
-    ("ConfigMap", "argocd-gpg-keys-cm"),
-    ("ConfigMap", "argocd-tls-certs-cm"),
-    ("ConfigMap", "argocd-ssh-known-hosts-cm"),
-    ("Secret", "argocd-secret"),
-)
+_CONFIG_MAPS: Final = ("argocd-rbac-cm", "argocd-gpg-keys-cm", "argocd-tls-certs-cm", "argocd-ssh-known-hosts-cm")
+_SECRET: Final = "argocd-secret"
 _PROJECT: Final[Mapping[str, object]] = {
     "apiVersion": "argoproj.io/v1alpha1",
     "kind": "AppProject",
@@ -212,8 +204,9 @@ _PROJECT: Final[Mapping[str, object]] = {
 }
 
 
-def _of_kind(kind: str, name: str) -> Mapping[str, object]:
-    """Return an empty ConfigMap or Secret: Argo CD does not start without it."""
-    more = {"stringData": {"server.secretkey": "for-the-bench"}} if kind == "Secret" else {}
-    metadata = {"name": name, "namespace": NAMESPACE, "labels": _PART}
-    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **more}
+def _named(kind: str, name: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/part-of": "argocd"}},
+    }

@@ -5,21 +5,22 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import yaml
 
 from demo.report import Tell
 from demo.stack import ROOT, Stack
 from devcluster import Cluster
-from devcluster.kubectl import Kubectl
 from devcluster.shell import run
 from devcluster.waiting import wait_until_equal
 from sunkpy.core.model.objects import Pod
 from tests.bench.asked import SUITE
+from tests.bench.gitops.argocd import ArgoCD
 from tests.doubles.apiserver import merged
+from tests.integration.flux import Flux
 
 EXAMPLE: Final = ROOT / "docs" / "examples" / "gitops"
 TAG: Final = "v0.1.0"
@@ -100,29 +101,10 @@ def _commit(folder: Path, why: str) -> None:
 RELEASES: Final = ("sunkpy", "slurm", "slurm-staging")
 
 
-class Keeper(Protocol):
-    """Argo CD or Flux: the program that keeps the clusters as Git says."""
-
-    kubectl: Kubectl
-    server: str
-    """The URL where it finds the repositories; empty: it reads them as files."""
-    example: str
-    """The file in the site's repository that is applied once, by hand."""
-
-    def refresh(self) -> None:
-        """Make it read Git now, as a webhook would."""
-
-    def settled(self, name: str) -> object:
-        """Wait until a release is as in Git, and healthy."""
-
-    def synced_again(self, names: Sequence[str]) -> list[str]:
-        """Make it compare all releases with Git and sync them once more. Return what differed."""
-
-    def refused(self, name: str) -> object:
-        """Wait until it reports that the last commit failed."""
-
-    def remove(self) -> None:
-        """Remove everything, and wait for that."""
+Keeper = ArgoCD | Flux
+"""The program that keeps the clusters as Git says. `server`: the URL where it finds the repositories; empty: it reads
+them as files. `example`: what is applied once, by hand.
+"""
 
 
 class Site:
