@@ -129,21 +129,27 @@ class Pods(PodWatch):
         await in_flight(AT_ONCE, (partial(create, body) for body in bodies))
 
     async def remove(self, prefix: str) -> None:
-        """Delete all pods whose name begins with `prefix`, without grace because no kubelet runs, and forget them."""
+        """Delete all pods whose name begins with `prefix`, without grace because no kubelet runs, and forget them. Pods
+        that the watch shows late are deleted, too.
+        """
 
         async def delete(name: str) -> None:
             with contextlib.suppress(errors.NotFound):
                 await self._kube.delete(paths.pod(self._namespace, name), grace_period_s=0)
 
-        def left() -> list[str]:
-            return [pod.name for pod in self._informer.values() if pod.name.startswith(prefix)]
+        def left() -> set[str]:
+            return {pod.name for pod in self._informer.values() if pod.name.startswith(prefix)}
 
-        await in_flight(AT_ONCE, [partial(delete, name) for name in left()])
-        await self.until(lambda: not left(), what=f"pods {prefix}… are gone")
+        names, gone = left() | {name for name in self.created_s if name.startswith(prefix)}, set[str]()
+        while names:
+            await in_flight(AT_ONCE, [partial(delete, name) for name in names])
+            gone.update(names)
+            await self.until(lambda: left().isdisjoint(gone), what=f"pods {prefix}… are gone")
+            names = left() - gone
         for seen in (self.created_s, self.bound_s, self.told_s):
-            for name in [name for name in seen if name.startswith(prefix)]:
+            for name in gone & seen.keys():
                 del seen[name]
-        self.waits = {name for name in self.waits if not name.startswith(prefix)}
+        self.waits -= gone
 
 
 async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool = False) -> list[JobId]:
