@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from sunkpy.core.model.objects import Pod
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
@@ -139,6 +142,37 @@ async def bring(kube: Kube, namespace: str, config_map: str, put: Callable[[str,
                 put(name, text)
         brought = data
         await asyncio.sleep(1.0)
+
+
+class PodWatch:
+    def __init__(self, informer: Informer[Pod]) -> None:
+        self._informer = informer
+        self._informer.add_handler(self._wake)
+        self._changed = asyncio.Event()
+
+    def _wake(self, _: Pod | None, __: Pod | None) -> None:
+        self._changed.set()
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        async with beside(self._informer.run()):
+            await self._informer.synced.wait()
+            yield
+
+    async def until(self, is_so: Callable[[], bool], *, what: str, timeout_s: float = PATIENCE_S) -> float:
+        """Wait until `is_so` is true after an event of the watch. Return when that was (monotonic).
+
+        Raises:
+            TimeoutError: it did not become true; the text names `what`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_so():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TimeoutError(f"{what}: not so after {timeout_s:g} s") from None
+        return time.monotonic()
 
 
 class RunningSlurm(NamedTuple):

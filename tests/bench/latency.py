@@ -76,9 +76,6 @@ async def _measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
         ]
 
 
-# ---------------------------------------------------------------------- start
-
-
 async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds) -> list[report.Figure]:
     n = rounds.start
     services: list[float] = []
@@ -142,9 +139,6 @@ async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str,
     return bound.at_s - created_s
 
 
-# ------------------------------------------------------------------- handover
-
-
 async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
     ours: list[handover.Handover] = []
     theirs: list[float] = []
@@ -189,9 +183,6 @@ def _preempt_jobs(stack: Stack) -> list[float]:
         name.removeprefix("low-").removesuffix(".out"): float(end_s) for name, end_s in (line.split() for line in said)
     }
     return [starts[node] - end_s for node, end_s in ends.items()]
-
-
-# ---------------------------------------------------------------------- drain
 
 
 async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
@@ -241,9 +232,6 @@ async def _until_cordon(nodes: Timeline[Node], node: str, *, since_s: float, cor
     return seen.at_s
 
 
-# ------------------------------------------------------------------- requests
-
-
 async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
     """Count the requests of all schedulers over the life of pods, less those of an equally long time without pods."""
     await _idle(slurm)
@@ -278,9 +266,6 @@ def _asked(stack: Stack) -> Counter[str]:
         path = f"/api/v1/namespaces/{stack.namespace}/pods/{pod.name}:8080/proxy/metrics"
         found += spent.read(stack.kubectl("get", "--raw", path)).calls
     return found
-
-
-# -------------------------------------------------------------------- waiting
 
 
 async def _until_node(slurm: Slurm, name: str, is_so: Callable[[SlurmNode], bool]) -> None:

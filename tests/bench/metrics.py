@@ -140,9 +140,6 @@ async def _tick(holds: list[float]) -> None:
         holds.append(time.monotonic() - started_s - _TICK_S)
 
 
-# ------------------------------------------------------------------------------------------------- the other process
-
-
 @contextmanager
 def _slurm(sizes: Sizes) -> Iterator[int]:
     context = get_context("spawn")

@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 import click
@@ -32,9 +33,9 @@ from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.places import ConfigMap
 from tests.bench import census, report
 from tests.bench.asked import Asked
-from tests.bench.burst.load import Pods, Wave
+from tests.bench.burst.load import Pods, Wave, all_run, end_all, submit_plain
 from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, beside, bring, control_plane, in_flight, slurm_of
-from tests.bench.ours import running, scheduler_settings, syncer_settings
+from tests.bench.ours import Ours, running, scheduler_settings, syncer_settings
 from tests.bench.scale.ground import pool_of
 from tests.bench.simulated import AT_ONCE, NAMESPACE, Pool, make_namespace
 from tests.integration.slurm import kept_topology
@@ -79,7 +80,7 @@ class _Bench:
     async def run(self) -> list[report.Figure]:
         async with await Kube.connect(self._plane.admin) as kube:
             await self._furnish(kube)
-            async with self._slurm() as slurm, self._running("syncer", slurm):
+            async with self._slurm() as slurm, self._syncer(slurm):
                 began_s = time.monotonic()
                 put = partial(kept_topology.bring, slurm.real)
                 async with beside(bring(kube, NAMESPACE, _CONFIG_MAP, put)):
@@ -129,16 +130,12 @@ class _Bench:
                 raise RuntimeError(f"scontrol made no nodes: {says}")
             yield slurm
 
-    @contextlib.asynccontextmanager
-    async def _running(self, name: str, slurm: RunningSlurm) -> AsyncIterator[None]:
-        pace = msgspec.to_builtins(_PACE)
-        topology = {"source": "topograph", "configMap": _CONFIG_MAP, "pace": pace}
-        settings = {
-            "syncer": {**syncer_settings(slurm.settings), "topology": topology},
-            "scheduler": scheduler_settings(slurm.settings),
-        }[name]
-        async with running(name, self._plane.folder / "sunkpy", self._plane.admin, settings):
-            yield
+    def _running(self, name: str, settings: Mapping[str, object]) -> AbstractAsyncContextManager[Ours]:
+        return running(name, self._plane.folder / "sunkpy", self._plane.admin, settings)
+
+    def _syncer(self, slurm: RunningSlurm) -> AbstractAsyncContextManager[Ours]:
+        topology = {"source": "topograph", "configMap": _CONFIG_MAP, "pace": msgspec.to_builtins(_PACE)}
+        return self._running("syncer", {**syncer_settings(slurm.settings), "topology": topology})
 
     async def _until_told(self, slurm: Slurm) -> None:
         """Wait until Slurm has for each node the topology of its labels."""
@@ -197,13 +194,8 @@ class _Bench:
         ]
 
     async def _many_changes(self, kube: Kube, slurm: RunningSlurm) -> list[report.Figure]:
-        jobs = [(await slurm.slurm.submit_job(_JOB)).job_id for _ in range(_JOBS)]
-
-        async def running_jobs() -> set[int]:
-            states = await slurm.slurm.jobs_state()
-            return {job for job in jobs if is_job_running(states.get(job, frozenset()))}
-
-        await until(_of_all(running_jobs, len(jobs)), timeout_s=PATIENCE_S, what="jobs run")
+        jobs = await submit_plain(slurm.slurm, [_JOB] * _JOBS)
+        await all_run(slurm.slurm, jobs)
         before = loads(slurm.real)
         async with _asking(slurm.slurm, self._pool.slurm_node(0)) as answers:
             began_s = time.monotonic()
@@ -212,9 +204,9 @@ class _Bench:
             took_s = time.monotonic() - began_s
             await asyncio.sleep(_PACE.longest_s + _SETTLES_S)
             await self._until_laid(kube, slurm)
-        lost = [str(job) for job in {*jobs} - await running_jobs()]
-        for job in jobs:
-            await slurm.slurm.cancel_job(job)
+        states = await slurm.slurm.jobs_state()
+        lost = [str(job) for job in jobs if not is_job_running(states.get(job, frozenset()))]
+        await end_all(slurm.slurm)
         what = f"{_CHANGES} labels change"
         return [
             self._observed(f"{what}, until Slurm has them", took_s),
@@ -252,21 +244,18 @@ class _Bench:
         """
         wave = Wave(name="gang", count=_GANGS * _MEMBERS, gang=_MEMBERS, cpus=self._pool.cpus)
         pods = Pods(kube)
-        async with self._running("scheduler", slurm), pods.watched():
+        async with self._running("scheduler", scheduler_settings(slurm.settings)), pods.watched():
             await pods.create(wave.bodies)
             await pods.until(lambda: len(pods.bound_s) == wave.count, what="all pods are bound")
             found = [pod for name in wave.names if (pod := pods.get(name)) is not None]
-        paths_of = {self._pool.node(number): self._place(number) for number in self._leaf_of}
+        place_of = {self._pool.node(number): self._place(number) for number in self._leaf_of}
         broken, in_order = [], 0
-        gangs = itertools.groupby(found, lambda pod: pod.annotations[names.ANNOTATION_GANG])
-        for gang, members in gangs:
-            ranks = sorted(members, key=_seniority)
-            leaves = [paths_of[pod.spec.node_name] for pod in ranks]
-            broken += [gang] if alternates(leaves) else []
-            in_order += alternates([paths_of[node] for node in sorted(pod.spec.node_name for pod in ranks)])
-        ours = report.none(self._at("gangs whose ranks come back to a leaf that they have left"), broken, n=_GANGS)
+        for gang, members in itertools.groupby(found, lambda pod: pod.annotations[names.ANNOTATION_GANG]):
+            nodes = [pod.spec.node_name for pod in sorted(members, key=_seniority)]
+            broken += [gang] if alternates([place_of[node] for node in nodes]) else []
+            in_order += alternates([place_of[node] for node in sorted(nodes)])
         return [
-            ours,
+            report.none(self._at("gangs whose ranks come back to a leaf that they have left"), broken, n=_GANGS),
             report.observed(self._at("such gangs in the order of Slurm's nodes"), in_order, unit="", n=_GANGS),
         ]
 
@@ -285,13 +274,6 @@ async def _records(slurm: Slurm) -> dict[str, str]:
     answer = await slurm.nodes()
     assert isinstance(answer, NodesSnapshot)
     return {name: node.topology for name, node in answer.nodes.items()}
-
-
-def _of_all(found: Callable[[], Awaitable[set[int]]], count: int) -> Callable[[], Awaitable[bool]]:
-    async def is_all() -> bool:
-        return len(await found()) == count
-
-    return is_all
 
 
 def _cpu_s(slurm: RunningSlurm) -> float:

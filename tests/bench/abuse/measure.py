@@ -133,9 +133,6 @@ def _restarts(stack: Stack) -> dict[str, str]:
     return {pod.name: str(processes.restarts_of(pod)) for pod in pods}
 
 
-# ---------------------------------------------------------------------- timing
-
-
 async def _rounds(stack: Stack, kube: Kube, timeline: Timeline[Pod], n: int) -> _Took:
     took = _Took([], [], [])
     tag = uuid.uuid4().hex[:4]
@@ -169,9 +166,6 @@ async def _time_eviction(stack: Stack, kube: Kube, timeline: Timeline[Pod], name
     await asyncio.to_thread(stack.cancel_jobs, [job])
     await timeline.gone(name, since_s=created_s)
     return told.at_s - submitted_s
-
-
-# ----------------------------------------------------------------------- abuse
 
 
 async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:

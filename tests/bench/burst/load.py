@@ -20,8 +20,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound
-from tests.bench.ground import PATIENCE_S, in_flight
-from tests.bench.pod_watch import PodWatch
+from tests.bench.ground import PATIENCE_S, PodWatch, in_flight
 from tests.bench.simulated import AT_ONCE, POOL, WORKLOADS
 from tests.polling import until
 

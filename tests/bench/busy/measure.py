@@ -141,9 +141,6 @@ async def _planned(side: Side, job: JobId) -> float:
     return found[0]
 
 
-# -------------------------------------------------------------------- figures
-
-
 def _figures(where: str, ours: Behind, theirs: Behind, moved_s: float) -> list[report.Figure]:
     n = len(ours.took_s[DOORS[0]])
     stock, bounds = "Slurm's defaults", (_MEDIAN_S, _P95_S)

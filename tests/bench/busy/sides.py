@@ -111,9 +111,6 @@ async def queue_more(side: Side, count: int) -> JobId:
     return min(made)
 
 
-# ------------------------------------------------------------------ simulated
-
-
 class Simulated:
     """A cluster of nodes that only slurmctld knows. A pod is bound at the scheduler's next poll after its job began."""
 
@@ -183,9 +180,6 @@ def _simulated_body(name: str, restart_policy: str) -> dict[str, object]:
 
 
 _LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
-
-
-# ----------------------------------------------------------------------- real
 
 
 class Real:

@@ -102,8 +102,6 @@ class Saboteur:
     def _slurm_node(self, planned: PlannedFault) -> str:
         return self._slurm_nodes.get(planned.target, "")
 
-    # ------------------------------------------------------------------ begin
-
     def _begin(self, planned: PlannedFault) -> str:
         """Begin the fault. Return what is worth recording about it."""
         fault, target, faults = planned.fault, planned.target, self._cluster.fault
@@ -182,8 +180,6 @@ class Saboteur:
     def _patch_nodeset(self, patch: Mapping[str, object]) -> str:
         nodeset, namespace = f"nodeset/{self._stack.nodeset}", self._stack.namespace
         return self._stack.kubectl("patch", nodeset, "-n", namespace, "--type=merge", "-p", json.dumps(patch))
-
-    # -------------------------------------------------------------------- end
 
     def _end(self, planned: PlannedFault) -> str:
         fault, target, faults = planned.fault, planned.target, self._cluster.fault

@@ -32,9 +32,6 @@ _KEPT_OF_JOB = ("JobName", "JobState", "Reason", "Comment", "NodeList", "Partiti
 _KEPT_OF_NODE = ("State", "Reason", "CPUAlloc")
 
 
-# ------------------------------------------------------------------ processes
-
-
 def scan(nodes: Mapping[str, Path], *, now: Callable[[], float] = time.time) -> Sample:
     """Return a sample of all nodes; `nodes` maps each Kubernetes node to its cgroup folder."""
     found: list[Running] = []
@@ -109,9 +106,6 @@ def node_folders(cluster: Cluster) -> dict[str, Path]:
     return {node.name: mount / node.cgroup for node in cluster.nodes()}
 
 
-# ---------------------------------------------------------------------- Slurm
-
-
 def look(stack: Stack) -> SlurmLook:
     """Return the nodes and jobs that slurmctld reports to its administrator.
 
@@ -130,9 +124,6 @@ def look(stack: Stack) -> SlurmLook:
 
 def _kept(record: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
     return {key: record[key] for key in keys if key in record}
-
-
-# -------------------------------------------------------------------- watcher
 
 
 class Repeated:

@@ -147,9 +147,6 @@ def make_plan(*, seed: int, minutes: float, nodes: Sequence[str]) -> Plan:
     return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=in_order(faults + kills), jobs=jobs)
 
 
-# --------------------------------------------------------------------- faults
-
-
 def plan_faults(rng: random.Random, *, until_s: float, nodes: Sequence[str]) -> tuple[PlannedFault, ...]:
     """Return faults in order of time, all undone by `until_s`."""
     planned: list[PlannedFault] = []
@@ -225,9 +222,6 @@ def claim(planned: PlannedFault) -> str:
             return f"{planned.fault} {planned.target}"
         case _:
             return planned.target
-
-
-# ----------------------------------------------------------------------- jobs
 
 
 def plan_jobs(

@@ -41,9 +41,6 @@ def _scene(record: Record, violation: Violation, events: Sequence[Event]) -> Ite
             yield f"  {mark} {event.at_s - record.started_s:7.1f}  {event.text}"
 
 
-# ------------------------------------------------------------------ chronicle
-
-
 def chronicle(record: Record) -> list[Event]:
     """Return all recorded events in order of time. Node names are those of Kubernetes."""
     kube_nodes = {slurm: kube for kube, slurm in record.slurm_nodes.items()}

@@ -118,8 +118,6 @@ class ArgoCD:
     def _run(self, name: str, argv: list[str], env: Mapping[str, str] | None = None) -> None:
         self._cluster.daemons.start(Daemon(name=name, argv=argv, env=env or {}))
 
-    # ------------------------------------------------------------ Applications
-
     def status(self, name: str) -> Status:
         return self.kubectl.get(Application, "application", name, "-n", NAMESPACE).status
 

@@ -228,8 +228,6 @@ class _Bench:
 
         await until(check, timeout_s=PATIENCE_S, what=what)
 
-    # ------------------------------------------------------------------ jobs
-
     async def _has_records(self) -> bool:
         """True if slurmctld has records of all possible nodes: 24.11 refuses jobs for more nodes than it knows."""
         asked = ("sinfo", "--future", "--states=future", "--noheader", "--Node", "--format=%N")
@@ -254,8 +252,6 @@ class _Bench:
 
     def _is_done(self, job: JobId) -> bool:
         return "COMPLETED" in self._seen.states.get(job, frozenset())
-
-    # ------------------------------------------------------------------ pods
 
     def _slurm_node(self, pod: str) -> str:
         found = self._pods.get(pod)

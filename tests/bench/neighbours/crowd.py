@@ -152,8 +152,6 @@ class Crowd:
         await until(is_served, timeout_s=PATIENCE_S, what=f"{plural} are served")
         return dict(json.loads(made[0]))
 
-    # ---------------------------------------------------------- what comes and goes
-
     async def arrive(self, name: str, *, each_s: float, for_s: float) -> float:
         """Create `each_s` bound pods of another scheduler a second, for `for_s` seconds. Return how many came."""
         began_s, count = time.monotonic(), round(each_s * for_s)

@@ -179,8 +179,6 @@ class Bench:
             report.observed(f"good pod bound, {when}: longest", max(took), n=len(took)),
         ]
 
-    # ------------------------------------------------------------- good pods
-
     async def _good(self, name: str, count: int, *, node: str = "") -> list[float]:
         return [await self._good_pod(f"{name}-{number}", node=node) for number in range(count)]
 
@@ -200,8 +198,6 @@ class Bench:
         took_s = self._pods.bound_s[pod] - self._pods.created_s[pod]
         await self._pods.remove(pod)
         return took_s
-
-    # ---------------------------------------------------------------- memory
 
     async def _share_at_rest(self) -> float:
         before = await self._scheduler.spent()

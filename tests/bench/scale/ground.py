@@ -17,8 +17,7 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from tests.bench import ground, simulated
-from tests.bench.ground import ControlPlane, in_flight, make_if_missing
-from tests.bench.pod_watch import PodWatch
+from tests.bench.ground import ControlPlane, PodWatch, in_flight, make_if_missing
 from tests.bench.simulated import AT_ONCE, Pool
 from tests.ports import free_ports
 
