@@ -110,8 +110,6 @@ def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
     return figures
 
 
-# ------------------------------------------------------------------ cgroups
-
 _OF_MACHINE: Final = "cat /proc/1/comm; stat -fc %T /sys/fs/cgroup"
 _WHERE: Final = "head -n 1 /proc/$(pgrep -xo {program})/cgroup"
 _CONTROLLERS: Final = "cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/cgroup.controllers"
@@ -140,8 +138,6 @@ def log_of_slurmd(stack: Stack) -> str:
     (pod,) = stack.slurmd_pods()
     return stack.kubectl("logs", "-n", stack.namespace, pod.name, "-c", "slurmd")
 
-
-# -------------------------------------------------------------------- cores
 
 _CORES: Final = {
     "Sockets": "2", "CoresPerSocket": "1", "ThreadsPerCore": "2", "CPUTot": str(_CPUS), "CPUEfctv": str(_CPUS),
@@ -266,8 +262,6 @@ def wait_for_threads(cluster: Cluster, command: str) -> set[int]:
     return wait(found, timeout_s=_PATIENCE_S, what=what, every_s=1.0)
 
 
-# ------------------------------------------------------------------- limits
-
 _SHM = "shm=$(df --output=size /dev/shm | tail -n 1) all=$(awk '/MemTotal/ {print $2}' /proc/meminfo)"
 _LIMITS = f"ulimit -l; ulimit -s; ulimit -n; {_SHM}; echo $(((shm * 200 + all) / all / 2))%"
 
@@ -278,8 +272,6 @@ def limits(stack: Stack, _: Cluster) -> list[report.Figure]:
     wanted = {"locked memory": "unlimited", "stack": "unlimited", "open files": "131072", "/dev/shm": "50%"}
     return [as_told("limits in a job", dict(zip(wanted, said, strict=True)), wanted)]
 
-
-# ------------------------------------------------------------------ private
 
 _LEAVE = "touch /tmp/of-a-job /dev/shm/of-a-job"
 _HAS_LEFT = "until [ -e /dev/shm/of-a-job ]; do sleep 0.2; done"
@@ -301,9 +293,6 @@ def private(stack: Stack, _: Cluster) -> list[report.Figure]:
 
 def seen(stack: Stack, options: str, script: str) -> list[str]:
     return stack.login(f"srun {options} bash -c {shlex.quote(script)}", timeout_s=_PATIENCE_S).split()
-
-
-# ------------------------------------------------------------------- memory
 
 
 def memory(stack: Stack, _: Cluster) -> list[report.Figure]:
@@ -333,9 +322,6 @@ def slurmd(stack: Stack) -> Mapping[str, str]:
     }
 
 
-# ------------------------------------------------------------------ devices
-
-
 def devices(stack: Stack, _: Cluster) -> list[report.Figure]:
     """Check which GPUs open in a job with none, one or all of them."""
     figures = []
@@ -350,9 +336,6 @@ def opened(stack: Stack, gpus: int) -> list[str]:
     """Return how each device opens in a step, /dev/null first."""
     options = f"--gres=gpu:{gpus}" if gpus else ""
     return stack.login(f"srun --mem=50M {options} bash -c {shlex.quote(_OPEN)}", timeout_s=_PATIENCE_S).splitlines()
-
-
-# ------------------------------------------------------------------- shares
 
 
 def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
@@ -395,8 +378,6 @@ def pod_of(stack: Stack, name: str, script: str, *, cpu: str) -> dict[str, objec
         name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, cpu=cpu, command=["bash", "-c", script]
     )
 
-
-# -------------------------------------------------------------------- power
 
 _NAME: Final = "machines-service"
 _ASLEEP_IN: Final = {"job": "36001", "pod": "36002"}
@@ -477,8 +458,6 @@ def service(stack: Stack) -> dict[str, object]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
-# ------------------------------------------------------------------- static
-
 _STATIC: Final = 'cpuManagerPolicy: static\\nreservedSystemCPUs: "0"\\n'
 _GUARANTEED: Final = "machines-guaranteed"
 
@@ -529,9 +508,6 @@ def guaranteed(stack: Stack, script: str) -> dict[str, object]:
     return {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": _GUARANTEED, "namespace": NAMESPACE}, "spec": spec,
     }  # fmt: skip
-
-
-# ------------------------------------------------------------------- common
 
 
 def submit(stack: Stack, script: str, *options: str) -> int:

@@ -246,7 +246,7 @@ class _Bench:
         pods = Pods(kube)
         async with self._running("scheduler", scheduler_settings(slurm.settings)), pods.watched():
             await pods.create(wave.bodies)
-            await pods.until(lambda: len(pods.bound_s) == wave.count, what="all pods are bound")
+            await pods.until_bound(wave.names)
             found = [pod for name in wave.names if (pod := pods.get(name)) is not None]
         place_of = {self._pool.node(number): self._place(number) for number in self._leaf_of}
         broken, in_order = [], 0

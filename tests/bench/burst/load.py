@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -126,6 +126,20 @@ class Pods(PodWatch):
             await self._kube.create(paths.pods(self._namespace), body)
 
         await in_flight(AT_ONCE, (partial(create, body) for body in bodies))
+
+    async def until_bound(self, names: Collection[str]) -> float:
+        """Wait until all of these pods are bound. Return when that was (monotonic)."""
+        wanted = {*names}
+        return await self.until(lambda: wanted <= self.bound_s.keys(), what=f"{len(wanted)} pods are bound")
+
+    async def time_one(self, wave: Wave) -> float:
+        """Create the only pod of a wave. Return the seconds until it was bound, and delete it."""
+        (name,) = wave.names
+        await self.create(wave.bodies)
+        await self.until_bound(wave.names)
+        took_s = self.bound_s[name] - self.created_s[name]
+        await self.remove(name)
+        return took_s
 
     async def remove(self, prefix: str) -> None:
         """Delete all pods whose name begins with `prefix`, without grace because no kubelet runs, and forget them. Pods

@@ -123,9 +123,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         await self.pods.remove(prefix)
         await load.end_all(self.slurm)
 
-    async def until(self, is_so: Callable[[], bool], what: str) -> None:
-        await self.pods.until(is_so, what=what)
-
 
 class Bench:
     """All rounds on one control plane; each round has a Slurm and a scheduler of its own."""
@@ -260,8 +257,7 @@ async def _until_bound(ground: Ground, wave: Wave) -> Used:
 
 async def _create(ground: Ground, wave: Wave) -> None:
     await ground.pods.create(wave.bodies)
-    names = {*wave.names}
-    await ground.until(lambda: names <= ground.pods.bound_s.keys(), f"all {wave.count} pods {wave.name} are bound")
+    await ground.pods.until_bound(wave.names)
 
 
 async def _plain(slurm: Slurm, wave: Wave) -> float:
@@ -307,7 +303,7 @@ async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report
     coming = asyncio.create_task(ground.pods.create(wave.bodies))
     took_s = {"coming": await _good_pods(ground, sizes.good, "amid")}
     await coming
-    await ground.until(lambda: len(ground.pods.waits) >= wave.count, "all pods were told that they wait")
+    await ground.pods.until(lambda: len(ground.pods.waits) >= wave.count, what="all pods were told that they wait")
     told_s = time.monotonic() - began_s
     took_s["waiting"] = await _good_pods(ground, sizes.good, "quiet")
     async with beside(_change(ground.kube, node)):
@@ -323,14 +319,7 @@ async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report
 
 
 async def _good_pods(ground: Ground, count: int, name: str) -> list[float]:
-    took = []
-    for number in range(count):
-        wave = Wave(name=f"good-{name}-{number}", count=1)
-        await _create(ground, wave)
-        (pod,) = wave.names
-        took.append(ground.pods.bound_s[pod] - ground.pods.created_s[pod])
-        await ground.pods.remove(wave.name)
-    return took
+    return [await ground.pods.time_one(Wave(name=f"good-{name}-{number}", count=1)) for number in range(count)]
 
 
 async def _change(kube: Kube, node: str) -> None:
@@ -427,7 +416,7 @@ async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str
     await until(are_ended, timeout_s=PATIENCE_S, what="Slurm has ended the jobs", every_s=_LOOK_S)
     began_s = time.monotonic()
     async with beside(*(_epilog(ground, job, node, tokens[node]) for node, job in jobs.items())):
-        await ground.until(lambda: {*told} <= ground.pods.told_s.keys(), f"{', '.join(told)} were told to go")
+        await ground.pods.until(lambda: {*told} <= ground.pods.told_s.keys(), what=f"{', '.join(told)} were told to go")
     return max(max(ground.pods.told_s[pod] for pod in told) - began_s, 0.0)
 
 

@@ -181,7 +181,7 @@ class _Bench:
         jobs = [await asyncio.to_thread(self._submit, ask, nodes) for nodes in plan.jobs]
         for wave in waves:
             await self._pods.create(wave.bodies)
-        await self._until(lambda: all(pod in self._pods.bound_s for pod in pods), "all pods are bound")
+        await self._pods.until_bound(pods)
         await self._until(lambda: all(job in self._seen.started_s for job in jobs), "all jobs run")
         all_jobs = {*jobs, *(self._pods.node_and_job_of(pod)[1] for pod in pods)}
         await self._until(lambda: all_jobs <= self._seen.known_s.keys(), "all jobs of pods are seen")

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from sunkpy.kube import errors, paths
@@ -95,7 +95,7 @@ class Crowd:
         for first in range(0, count, _JOBS_AT_ONCE):
             some = jobs[first : first + _JOBS_AT_ONCE]
             await in_flight(_AT_ONCE, (partial(self._start_job, name) for name in some))
-            await self._until_bound(some)
+            await self.pods.until_bound(some)
             await in_flight(_AT_ONCE, (partial(self._finish, name) for name in some))
 
     async def _start_job(self, name: str) -> None:
@@ -103,10 +103,6 @@ class Crowd:
 
     async def _finish(self, name: str) -> None:
         await self._kube.patch(paths.status(paths.pod(NAMESPACE, name)), {"status": {"phase": "Succeeded"}})
-
-    async def _until_bound(self, pods: Collection[str]) -> float:
-        names, what = {*pods}, f"{len(pods)} pods of the crowd are bound"
-        return await self.pods.until(lambda: names <= self.pods.bound_s.keys(), what=what)
 
     async def _job(self, name: str) -> Body:
         template = {
@@ -168,7 +164,7 @@ class Crowd:
         """Create pods of a scheduler at once, which ask for disk, too. Return the seconds until all are bound."""
         began_s, names = time.monotonic(), [f"{name}-{number}" for number in range(count)]
         await self.pods.create([pod(each, scheduler=scheduler, disk_mib=1) for each in names])
-        return await self._until_bound(names) - began_s
+        return await self.pods.until_bound(names) - began_s
 
     async def swell(self, count: int) -> None:
         """Create pods of a megabyte: on the first node with many labels or containers, or waiting with an affinity."""

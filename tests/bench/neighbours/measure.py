@@ -191,13 +191,8 @@ class Bench:
 
     async def _good_pod(self, name: str, *, node: str = "") -> float:
         """Create a good pod, on any node or on this one. Return the seconds until it was bound, and delete it."""
-        wave = Wave(name=f"good-{name}", count=1, is_service=True, nodes=(node,) if node else ())
-        (pod,) = wave.names
-        await self._pods.create(wave.bodies)
-        await self._pods.until(lambda: pod in self._pods.bound_s, what=f"{pod} is bound")
-        took_s = self._pods.bound_s[pod] - self._pods.created_s[pod]
-        await self._pods.remove(pod)
-        return took_s
+        nodes = (node,) if node else ()
+        return await self._pods.time_one(Wave(name=f"good-{name}", count=1, is_service=True, nodes=nodes))
 
     async def _share_at_rest(self) -> float:
         before = await self._scheduler.spent()
