@@ -241,8 +241,7 @@ async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> li
         for name in names_:
             await kube.create(paths.pods(workloads.NAMESPACE), small_pod(stack, name, "true"))
         for name in names_:
-            what = f"{name} ended"
-            await timeline.first(named(name, _has_ended), what=what, timeout_s=180, since_s=from_s)
+            await timeline.first(named(name, _has_ended), what=f"{name} ended", timeout_s=180, since_s=from_s)
         await _idle(slurm)
         with_pods, took_s = _asked(stack) - before, time.time() - from_s
         for name in names_:

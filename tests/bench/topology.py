@@ -21,7 +21,6 @@ import msgspec
 
 from sunkpy.core import names
 from sunkpy.core.model.job_spec import JobSpec
-from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import is_job_running
 from sunkpy.core.topology import files, restart
 from sunkpy.core.topology.pace import Pace
@@ -39,7 +38,6 @@ from tests.bench.ours import Ours, running, scheduler_settings, syncer_settings
 from tests.bench.scale.ground import pool_of
 from tests.bench.simulated import AT_ONCE, NAMESPACE, Pool, make_namespace
 from tests.integration.slurm import kept_topology
-from tests.integration.slurm.daemons import RealSlurm
 from tests.integration.slurm.kept_topology import keep_topology, loads
 from tests.polling import until
 
@@ -154,8 +152,9 @@ class _Bench:
 
         async def is_laid() -> bool:
             text = (await kube.get(path, ConfigMap)).data.get(files.YAML, "")
-            kept = slurm.real.root / "var/lib/slurm/state/topology" / files.YAML
-            if not text or not kept.exists() or kept.read_text() != text or not _is_loaded(slurm.real):
+            state = slurm.real.root / "var/lib/slurm/state"
+            kept, loading = state / "topology" / files.YAML, state / "topology.loading"
+            if not text or not kept.exists() or kept.read_text() != text or loading.exists():
                 return False
             records = restart.paths_of(await _records(slurm.slurm))
             in_file = files.paths_in(files.read(files.YAML, text))
@@ -230,7 +229,8 @@ class _Bench:
         slurm.real.send("TERM", "slurmctld")
         began_s = time.monotonic()
         await until(is_up, timeout_s=PATIENCE_S, what="slurmctld answers again", every_s=_LOOK_S)
-        took_s, spent_s = time.monotonic() - began_s, _cpu_s(slurm)
+        took_s = time.monotonic() - began_s
+        spent_s = census.take(census.slurm_daemons_of(slurm.real.pid)).cpu_s["slurmctld"]
         other = [name for name, place in (await _records(slurm.slurm)).items() if before[name] != place]
         return [
             report.at_most(self._at("a restart of slurmctld"), took_s, bound=_ANSWERS_S, limited_by=_LIMIT),
@@ -251,17 +251,16 @@ class _Bench:
         place_of = {self._pool.node(number): self._place(number) for number in self._leaf_of}
         broken, in_order = [], 0
         for gang, members in itertools.groupby(found, lambda pod: pod.annotations[names.ANNOTATION_GANG]):
-            nodes = [pod.spec.node_name for pod in sorted(members, key=_seniority)]
+            nodes = [
+                pod.spec.node_name
+                for pod in sorted(members, key=lambda pod: (pod.metadata.creation_timestamp, pod.name))
+            ]
             broken += [gang] if alternates([place_of[node] for node in nodes]) else []
             in_order += alternates([place_of[node] for node in sorted(nodes)])
         return [
             report.none(self._at("gangs whose ranks come back to a leaf that they have left"), broken, n=_GANGS),
             report.observed(self._at("such gangs in the order of Slurm's nodes"), in_order, unit="", n=_GANGS),
         ]
-
-
-def _seniority(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.creation_timestamp, pod.name
 
 
 def alternates(leaves: Sequence[str]) -> bool:
@@ -274,14 +273,6 @@ async def _records(slurm: Slurm) -> dict[str, str]:
     answer = await slurm.nodes()
     assert isinstance(answer, NodesSnapshot)
     return {name: node.topology for name, node in answer.nodes.items()}
-
-
-def _cpu_s(slurm: RunningSlurm) -> float:
-    return census.take(census.slurm_daemons_of(slurm.real.pid)).cpu_s["slurmctld"]
-
-
-def _is_loaded(real: RealSlurm) -> bool:
-    return not (real.root / "var/lib/slurm/state/topology.loading").exists()
 
 
 class _Answers:

@@ -47,6 +47,7 @@ _TIMES = 2.0
 _SLACK_S = 0.5
 """How far a median of few rounds varies by chance: Slurm looks at new jobs at full seconds."""
 _HELD_S = 0.1
+_OUT = frozenset({"DOWN", "DRAIN", "FAIL"})
 _COMMENTS = ("k8s:pod:default:x", "k8s:abuse/gang/0")
 _RIGHTS = {"": ["pods", "pods/resize", "pods/eviction"], "apps": ["daemonsets"]}
 
@@ -91,7 +92,7 @@ async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figu
             agreed_s = wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the abuse")
             turns = held(stack, since)
     nodes = stack.slurm_nodes()
-    out = [f"{name}: {node.get('Reason', '')}" for name, node in nodes.items() if _is_out(node)]
+    out = [f"{name}: {node.get('Reason', '')}" for name, node in nodes.items() if slurm_text.node_flags(node) & _OUT]
     return [
         _beside("service created to bound", beside.bind, alone.bind),
         _beside("sbatch to start", beside.sbatch, alone.sbatch),
@@ -111,10 +112,6 @@ def _beside(what: str, ours: Sequence[float], alone: Sequence[float]) -> report.
     bound = round(_TIMES * alone_s + _SLACK_S, 4)
     peer = report.against("on an idle cluster", alone_s, ours=ours_s)
     return report.at_most(f"{what}, median", ours_s, bound=bound, n=len(ours), peer=peer)
-
-
-def _is_out(node: Mapping[str, str]) -> bool:
-    return bool(slurm_text.node_flags(node) & {"DOWN", "DRAIN", "FAIL"})
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -76,6 +76,7 @@ def abuses(place: Place, *, replicas: int) -> Abuses:
     does not exist, and half as many for a host port.
     """
     port = {"ports": [{"containerPort": 80, "hostPort": _PORT}]}
+    probe = {"exec": {"command": ["false"]}, "terminationGracePeriodSeconds": _FOR_EVER_S}
     apart = {"app": "apart"}
     return {
         STUBBORN: _pods(1, place.pod(grace_s=_ALLOWED_S, labels=apart, spec=_with(place, port))),
@@ -83,7 +84,7 @@ def abuses(place: Place, *, replicas: int) -> Abuses:
         **_daemons(place),
         "grace-of-an-hour": _pods(3, place.pod(grace_s=3600)),
         "grace-for-ever": _pods(1, place.pod(grace_s=_FOR_EVER_S)),
-        "grace-of-a-probe": _pods(1, place.pod(spec=_probed(place))),
+        "grace-of-a-probe": _pods(1, place.pod(spec=_with(place, {"livenessProbe": probe}))),
         "named-node": _pods(3, place.pod(spec={"nodeName": place.node})),
         "singleton": _pods(10, place.pod(annotations={f"{names.PREFIX}dependency": "singleton"})),
         "exclusive-user": _pods(10, place.pod(annotations={f"{names.PREFIX}exclusive": "user"})),
@@ -111,11 +112,6 @@ def _with(place: Place, container: Mapping[str, object]) -> Body:
     spec = place.pod()["spec"]
     assert isinstance(spec, dict)
     return {"containers": [spec["containers"][0] | container]}
-
-
-def _probed(place: Place) -> Body:
-    probe = {"exec": {"command": ["false"]}, "terminationGracePeriodSeconds": _FOR_EVER_S}
-    return _with(place, {"livenessProbe": probe})
 
 
 def _near(how: str, *labels: Mapping[str, str]) -> Body:

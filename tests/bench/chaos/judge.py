@@ -277,7 +277,10 @@ def lost_jobs(record: Record) -> Iterator[Violation]:
                 rule=Rule.LOST,
                 at_s=at_s,
                 text=f"job {job.name} of partition {job.planned.partition}: {why}",
-                evidence=(*(_state_text(*each) for each in states[-4:]), *(_line_text(line) for line in lines)),
+                evidence=(
+                    *(_state_text(*each) for each in states[-4:]),
+                    *(f"{line.at_s:.1f} the script wrote {line.what} on {line.node}, run {line.run}" for line in lines),
+                ),
             )
 
 
@@ -310,7 +313,9 @@ def why_lost(
         return f"requeued {final['Restarts']} times, though nothing preempts it and no fault hit its node"
     if state in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"):
         # Slurm forgets a job five minutes after its end: one last seen alive may have ended between two looks.
-        is_forgotten = states[-1][0] < record.looks[-1].at_s and job_gone(record.looks[-1], final)
+        last = record.looks[-1]
+        is_shown = any(other.get("JobName") == final.get("JobName") for other in last.jobs.values())
+        is_forgotten = states[-1][0] < last.at_s and not is_shown
         is_known = (is_forgotten and (ended or young)) or (is_unsaved and state == "RUNNING")
         return "" if is_known else f"still {state} at the end ({final.get('Reason')})"
     if state == "COMPLETED":
@@ -320,10 +325,6 @@ def why_lost(
     if state in _ENDED_BY_NODE and excused:
         return ""
     return f"ended as {state}, exit code {final.get('ExitCode')}, and no fault hit its node"
-
-
-def job_gone(look: SlurmLook, job: Mapping[str, str]) -> bool:
-    return all(other.get("JobName") != job.get("JobName") for other in look.jobs.values())
 
 
 def slurmctld_killed(faults: Sequence[Inflicted], *, after_s: float, within_s: float) -> bool:
@@ -369,7 +370,7 @@ def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Li
     spans += [
         (node, began.get((node, int(job.get("Restarts", "0")))), at_s - 10, at_s + 10)
         for at_s, job in states
-        for node in hostlist.expand(_node_list(job))
+        for node in hostlist.expand(job.get("NodeList", "").replace("(null)", ""))
         if node
     ]
     return any(
@@ -393,11 +394,6 @@ def may_end(fault: Inflicted, *, began_s: float | None) -> bool:
     return fault.planned.fault in ENDS_JOBS
 
 
-def _node_list(job: Mapping[str, str]) -> str:
-    listed = job.get("NodeList", "")
-    return "" if listed == "(null)" else listed
-
-
 def _until(start: Line, lines: Sequence[Line], states: Sequence[tuple[float, Mapping[str, str]]]) -> float:
     later = [line.at_s for line in lines if line.at_s > start.at_s]
     return min(later) if later else states[-1][0]
@@ -406,10 +402,6 @@ def _until(start: Line, lines: Sequence[Line], states: Sequence[tuple[float, Map
 def _state_text(at_s: float, job: Mapping[str, str]) -> str:
     shown = ("JobId", "JobState", "Reason", "Restarts", "NodeList", "ExitCode")
     return f"{at_s:.1f} " + " ".join(f"{key}={job.get(key, '')}" for key in shown)
-
-
-def _line_text(line: Line) -> str:
-    return f"{line.at_s:.1f} the script wrote {line.what} on {line.node}, run {line.run}"
 
 
 # ------------------------------------------------------------------- lost pods

@@ -133,7 +133,7 @@ async def _run(run: _Cast, tell_: Tell) -> Record:
         lines=run.load.lines(),
         deletions=deletions(slurmd),
         cordons=cordons(nodes),
-        pods=pods_seen(workloads),
+        pods=_changes(map(_pod_seen, workloads.sightings)),
         deleted_by_run=frozenset(run.saboteur.deleted_pods),
         ending=ending,
     )
@@ -206,7 +206,9 @@ def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
     def stands_still() -> bool:
         nonlocal left, moved_s
         # The last pod may have no job yet, so pods are counted, too.
-        seen = set(stack.squeue("--format=%i %j %T").splitlines()) | unfinished_pods(stack)
+        pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS, "-l", f"app={LABEL}")
+        seen = {f"pod {pod.name} {pod.status.phase}" for pod in pods if not pod.is_finished}
+        seen |= {*stack.squeue("--format=%i %j %T").splitlines()}
         if seen != left:
             left, moved_s = seen, time.monotonic()
         return not left or time.monotonic() - moved_s > _STANDSTILL_S
@@ -215,11 +217,6 @@ def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
         wait(stands_still, timeout_s=_EMPTY_PATIENCE_S, what="all to end, or to stand still", every_s=2.0)
     waited_s = time.monotonic() - begun_s
     return tuple(f"{each}, {waited_s:.0f} s after the last fault" for each in sorted(left))
-
-
-def unfinished_pods(stack: Stack) -> set[str]:
-    pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS, "-l", f"app={LABEL}")
-    return {f"pod {pod.name} {pod.status.phase}" for pod in pods if not pod.is_finished}
 
 
 def _leaked(stack: Stack) -> tuple[str, ...]:
@@ -268,10 +265,6 @@ def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
         )
         for at_s, node in nodes
     )
-
-
-def pods_seen(timeline: Timeline[Pod]) -> tuple[PodSeen, ...]:
-    return _changes(map(_pod_seen, timeline.sightings))
 
 
 def _changes(seen: Iterable[Seen]) -> tuple[Seen, ...]:

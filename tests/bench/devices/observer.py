@@ -22,7 +22,7 @@ from devcluster.errors import DevclusterError
 from sunkpy.core.gang.devices.handout import devices_on
 from sunkpy.core.model.devices import ResourceClaim, ResourceSlice
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.names import JOB_COMMENT_PREFIX
+from tests.bench.chaos.judge import placeholder_of
 from tests.bench.chaos.observer import Repeated, node_folders, owner_of, processes, variables
 from tests.bench.chaos.record import Owner
 from tests.e2e.workloads import NAMESPACE
@@ -195,14 +195,13 @@ def held_by_notes(pods: Sequence[Pod]) -> Held:
 def held_by_jobs(jobs: Mapping[int, Mapping[str, str]], names: Sequence[str]) -> dict[int, tuple[str, Devices]]:
     """Return name and devices of each job that holds some, by job id; the name of a placeholder job is empty."""
     return {
-        number: (_name(job), frozenset(names[index] for index in gres_indices(job.get("GRES", ""))))
+        number: (
+            "" if placeholder_of(job) else job["JobName"],
+            frozenset(names[index] for index in gres_indices(job.get("GRES", ""))),
+        )
         for number, job in jobs.items()
         if job["JobState"] in _HOLDS
     }
-
-
-def _name(job: Mapping[str, str]) -> str:
-    return "" if job.get("Comment", "").startswith(JOB_COMMENT_PREFIX) else job["JobName"]
 
 
 def _devices(stack: Stack) -> list[str]:

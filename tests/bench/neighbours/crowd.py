@@ -31,6 +31,7 @@ _AT_ONCE = 24
 _JOBS_AT_ONCE = 500
 _HUGE_AT_ONCE = 4
 OTHERS = "default-scheduler"
+_DONE = {"status": {"phase": "Succeeded"}}
 
 Body = dict[str, object]
 
@@ -45,15 +46,22 @@ def pod(
     ports: Sequence[int] = (),
     owner: Body | None = None,
     affinity: Body | None = None,
+    containers: int = 0,
 ) -> Body:
-    """Return a small pod with labels of its own. With a `node` it is bound, and asks for nothing that Slurm counts."""
+    """Return a small pod with labels of its own. With a `node` it is bound, and asks for nothing that Slurm counts.
+    `containers`: how many tiny ones it has in place of one.
+    """
     asks = {"ephemeral-storage": f"{disk_mib}Mi"} if disk_mib else {}
     asks |= {} if node else {"cpu": "1", "memory": "16Mi"}
     container = {
         "name": "main", "image": "none", "resources": {"requests": asks},
         "ports": [{"containerPort": port, "hostPort": port} for port in ports],
     }  # fmt: skip
-    spec: Body = {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]}
+    tiny = [
+        {"name": f"c{number}", "image": "none", "resources": {"requests": {"cpu": "0", "memory": f"{number % 999}"}}}
+        for number in range(containers)
+    ]
+    spec: Body = {"schedulerName": scheduler, "restartPolicy": "Never", "containers": tiny or [container]}
     spec |= {"nodeName": node} if node else {}
     spec |= {"nodeSelector": {POOL: pool}} if pool else {}
     spec |= {"affinity": affinity} if affinity else {}
@@ -96,13 +104,12 @@ class Crowd:
             some = jobs[first : first + _JOBS_AT_ONCE]
             await in_flight(_AT_ONCE, (partial(self._start_job, name) for name in some))
             await self.pods.until_bound(some)
-            await in_flight(_AT_ONCE, (partial(self._finish, name) for name in some))
+            await in_flight(
+                _AT_ONCE, (partial(self._kube.patch, paths.status(paths.pod(NAMESPACE, name)), _DONE) for name in some)
+            )
 
     async def _start_job(self, name: str) -> None:
         await self._kube.create(paths.pods(NAMESPACE), pod(name, owner=await self._job(name)))
-
-    async def _finish(self, name: str) -> None:
-        await self._kube.patch(paths.status(paths.pod(NAMESPACE, name)), {"status": {"phase": "Succeeded"}})
 
     async def _job(self, name: str) -> Body:
         template = {
@@ -177,8 +184,7 @@ class Crowd:
                 body = pod(name, scheduler=OTHERS, node=node)
                 body["metadata"] = {"name": name, "labels": {f"l{each:x}": "" for each in range(20_000)}}
             case 1:
-                body = pod(name, scheduler=OTHERS, node=node)
-                body["spec"] = {**_spec_of(body), "containers": [_small_container(each) for each in range(4_000)]}
+                body = pod(name, scheduler=OTHERS, node=node, containers=4_000)
             case _:
                 body = pod(name, affinity=_apart("app", [f"value-{each}" for each in range(60_000)]))
         await self._kube.create(paths.pods(NAMESPACE), body)
@@ -192,16 +198,6 @@ def _apart(label: str, values: Sequence[str]) -> Body:
     lines = [{"key": label, "operator": "In", "values": values}]
     term = {"labelSelector": {"matchExpressions": lines}, "topologyKey": "kubernetes.io/hostname"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
-
-def _small_container(number: int) -> Body:
-    return {"name": f"c{number}", "image": "none", "resources": {"requests": {"cpu": "0", "memory": f"{number % 999}"}}}
-
-
-def _spec_of(body: Body) -> Body:
-    spec = body["spec"]
-    assert isinstance(spec, dict)
-    return spec
 
 
 def _controller(owner: Body) -> Body:

@@ -7,7 +7,6 @@ import gzip
 import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -85,13 +84,9 @@ def _record(chart: str, values: Mapping[str, object], text: str) -> int:
     """Return the bytes of the Secret of a release in helm: chart, values and manifests, compressed, in base64."""
     folder = CHARTS / chart
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    stored = {str(file.relative_to(folder)): _in_base64(file) for file in files}
+    stored = {str(file.relative_to(folder)): base64.b64encode(file.read_bytes()).decode() for file in files}
     release = json.dumps({"config": values, "manifest": text, "chart": stored}).encode()
     return len(base64.b64encode(gzip.compress(release, 9)))
-
-
-def _in_base64(file: Path) -> str:
-    return base64.b64encode(file.read_bytes()).decode()
 
 
 def _changed(before: Sequence[Manifest], after: Sequence[Manifest]) -> list[str]:
