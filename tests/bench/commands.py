@@ -28,7 +28,6 @@ from tests.page_ground import Pool
 _ANSWER_S: Final = 1.0
 _RUNS: Final = 5
 _PODS_OF_A_JOB: Final = 4
-_SHARED: Final = "two shared cores run the command, both doubles and what else there is"
 
 _FIELDS: Final[dict[str, object]] = {f"f:sunkpy.example.com/{at}": {} for at in range(120)}
 _IMAGES: Final = [{"names": [f"registry.example.com/{at}@sha256:{at:064}"], "sizeBytes": 2**30} for at in range(40)]
@@ -55,7 +54,7 @@ async def measure(*, nodes: int, jobs: int) -> list[report.Figure]:
             took = [await _spent_s(words) for _ in range(_RUNS + 1)][1:]
             by_clock, busy = (report.median(each) for each in zip(*took, strict=True))
             name = " ".join(("sunkpy", *words[: 2 if words[0] == "explain" else 1]))
-            what, why = f"{name}, {nodes} nodes, {jobs} jobs", f"{_SHARED}; it works for {busy:.2f} s"
+            what, why = f"{name}, {nodes} nodes, {jobs} jobs", f"it works for {busy:.2f} s"
             figures.append(report.at_most(what, by_clock, bound=_ANSWER_S, n=_RUNS, limited_by=why))
     return figures
 

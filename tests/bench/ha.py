@@ -280,11 +280,8 @@ class Run:
     def _note(self, what: str, value_s: float, *, bound: float | None = None) -> None:
         figure, load = f"{self._replicas} slurmctld, {what}", os.getloadavg()[0]
         self._tell(f"{figure}: {value_s:.1f} s; load {load:.1f}")
-        why = f"two shared cores, load {load:.0f}"
         self._found.append(
-            report.observed(figure, value_s)
-            if bound is None
-            else report.at_most(figure, value_s, bound=bound, limited_by=why)
+            report.observed(figure, value_s) if bound is None else report.at_most(figure, value_s, bound=bound)
         )
 
     # -------------------------------------------------------------------- at the end

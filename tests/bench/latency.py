@@ -38,7 +38,6 @@ from tests.e2e.slurm_access import slurm_client
 from tests.e2e.timeline import Timeline, named, watching
 from tests.polling import until
 
-MACHINE = "two shared cores run the whole cluster"
 LABEL = "sunkpy-bench"
 _POLL_S = 0.02
 _ADDED_S = 0.2
@@ -97,8 +96,8 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
     peer = report.against("sbatch to start, median", started, ours=middle)
     bound = round(_QUEUED * started, 4)
     return [
-        *report.spread(what, services, bounds=bounds, peer=beside, limited_by=MACHINE),
-        report.at_most("pod created to bound, median", middle, bound=bound, n=n, peer=peer, limited_by=MACHINE),
+        *report.spread(what, services, bounds=bounds, peer=beside),
+        report.at_most("pod created to bound, median", middle, bound=bound, n=n, peer=peer),
         report.observed("pod created to bound, p95", report.p95(pods), n=n),
         report.observed("sbatch to start, p95", report.p95(jobs), n=n),
     ]
@@ -154,9 +153,7 @@ async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> l
     peer = report.against("preempted job's end to next job's start, median", alone, ours=idle)
     what, n = "last pod gone to next job's start", len(ours)
     return [
-        report.at_most(
-            f"{what}, added over Slurm alone", idle - alone, bound=_ADDED_S, n=n, peer=peer, limited_by=MACHINE
-        ),
+        report.at_most(f"{what}, added over Slurm alone", idle - alone, bound=_ADDED_S, n=n, peer=peer),
         report.observed(f"{what}, median", idle, n=n),
         report.observed(f"{what}, p95", report.p95(idle_s), n=n),
     ]
@@ -200,7 +197,7 @@ async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list
         ("Node cordoned to drain in Slurm", to_slurm, 1.0),
         ("drain in Slurm to Node cordoned", to_kube, 3.0),
     ):
-        found.append(report.at_most(f"{what}, p95", report.p95(took), bound=bound, n=n, limited_by=MACHINE))
+        found.append(report.at_most(f"{what}, p95", report.p95(took), bound=bound, n=n))
         found.append(report.observed(f"{what}, median", report.median(took), n=n))
     return found
 

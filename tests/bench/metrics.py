@@ -39,7 +39,6 @@ _SCRAPES = 5
 _WAITING = 2_500
 _TICK_S = 0.005
 _MIB = 2**20
-_SHARED = "two shared cores run the syncer and a slurmrestd in Python"
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,9 +115,9 @@ async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> lis
     at, n = f"{sizes.nodes} nodes, {sizes.jobs} jobs", len(holds)
     held, kept = max(holds), status_mib("self", "VmRSS")
     return [
-        report.at_most(f"scrape, {at}", max(scrapes), bound=_SCRAPE_S, n=_SCRAPES, limited_by=_SHARED),
-        report.at_most(f"loop held, {at}", held, bound=_HELD_S, n=n, limited_by=_SHARED),
-        report.at_most(f"memory, {at}", kept, unit="MiB", bound=_RSS_MIB, limited_by=_SHARED),
+        report.at_most(f"scrape, {at}", max(scrapes), bound=_SCRAPE_S, n=_SCRAPES),
+        report.at_most(f"loop held, {at}", held, bound=_HELD_S, n=n),
+        report.at_most(f"memory, {at}", kept, unit="MiB", bound=_RSS_MIB),
         report.observed(f"turn, {at}", max(turns), n=_SCRAPES),
         report.observed(f"page, compressed, {at}", size / _MIB, unit="MiB"),
     ]

@@ -33,7 +33,6 @@ _MOVED: Final = 20
 _MIB: Final = 2**20
 _IDLE_S: Final = 5.0
 _DRAINED: Final = "document.querySelectorAll('#map a.drained').length"
-_SHARED: Final = "two shared cores run the browser, the page, and both doubles"
 _DRAWN: Final = (
     "new Promise((drawn) => new PerformanceObserver((_, heard) => { heard.disconnect(); "
     "requestAnimationFrame(() => setTimeout(drawn)); }).observe({entryTypes: ['measure']}))"
@@ -79,8 +78,8 @@ async def _first(page: Page, shown: Shown, sizes: Sizes) -> list[report.Figure]:
         there.append(await page.run("performance.getEntriesByName('shown')[0].startTime / 1000"))
     first, drawn, n = report.median(painted), report.median(there), _LOADS
     return [
-        report.at_most(f"first paint, {at}", first, bound=_PAINT_S, n=n, limited_by=_SHARED),
-        report.at_most(f"all nodes drawn, {at}", drawn, bound=_PAINT_S, n=n, limited_by=_SHARED),
+        report.at_most(f"first paint, {at}", first, bound=_PAINT_S, n=n),
+        report.at_most(f"all nodes drawn, {at}", drawn, bound=_PAINT_S, n=n),
     ]
 
 

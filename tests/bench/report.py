@@ -6,6 +6,7 @@ after a figure that does not hold.
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -56,8 +57,11 @@ def at_most(
     peer: Peer | None = None,
     seed: int | None = None,
 ) -> Figure:
-    """Return a figure that holds if `value <= bound`; `limited_by` is kept only if it does not."""
-    value, holds, why = round(value, 4), value <= bound, "" if value <= bound else limited_by
+    """Return a figure that holds if `value <= bound`. If it does not, it says by what it is `limited_by`: by default
+    the machine, on which all programs run.
+    """
+    value, holds = round(value, 4), value <= bound
+    why = "" if holds else limited_by or f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     return Figure(
         figure=figure, value=value, unit=unit, bound=bound, holds=holds, n=n, seed=seed, peer=peer, limited_by=why
     )
@@ -74,7 +78,6 @@ def spread(
     values: Sequence[float],
     *,
     bounds: tuple[float, float],
-    limited_by: str = "",
     peer: Other | None = None,
 ) -> list[Figure]:
     """Return figures of median and p95 in seconds. `peer`: name and values of something to compare with."""
@@ -82,7 +85,7 @@ def spread(
     for name, statistic, bound in (("median", median, bounds[0]), ("p95", p95, bounds[1])):
         value = statistic(values)
         other = None if peer is None else against(f"{peer[0]}, {name}", statistic(peer[1]), ours=value)
-        found.append(at_most(f"{figure}, {name}", value, bound=bound, n=len(values), limited_by=limited_by, peer=other))
+        found.append(at_most(f"{figure}, {name}", value, bound=bound, n=len(values), peer=other))
     return found
 
 

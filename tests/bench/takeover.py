@@ -34,7 +34,6 @@ from tests.bench.simulated import AT_ONCE, NAMESPACE, WORKLOADS, Pool, furnish, 
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
 
-SLURM_IS_A_DOUBLE = "two shared cores run the scheduler, the apiserver, etcd, the bench and a slurmrestd in Python"
 _ANSWERED_S = 10.0
 _HELD_S = 0.05
 _RSS_MIB = 380
@@ -144,7 +143,7 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
     answered_s, n = max(answered) - began_s, len(answered)
     answer = f"{what}: until hooks are answered, since the lease was given back"
     return [
-        report.at_most(answer, answered_s, bound=_ANSWERED_S, n=n, limited_by=SLURM_IS_A_DOUBLE),
+        report.at_most(answer, answered_s, bound=_ANSWERED_S, n=n),
         report.observed(f"{what}: eviction told after the epilog's call, longest", max(told), n=len(told)),
         report.observed(f"{what}: until a new pod is submitted", submitted_s - began_s),
         report.observed(f"{what}: processor time until hooks are answered", to_answer.cpu_s),

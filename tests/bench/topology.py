@@ -52,7 +52,6 @@ _CONFIG_MAP = "bench-topology"
 _PACE = Pace(each_s=120.0, settles_s=_SETTLES_S, longest_s=15.0)
 _ROOT = files.write_yaml(["tree"], [], [])
 _JOB = JobSpec(name="stays", script="#!/bin/sh\n", comment="plain", memory_mib_per_node=64)
-_LIMIT = "two shared cores run slurmctld, slurmrestd, apiserver and the bench"
 
 
 def measure(asked: Asked) -> list[report.Figure]:
@@ -189,7 +188,7 @@ class _Bench:
         what = self._at("from a label to Slurm")
         return [
             report.observed(f"{what}, median", report.median(took_s), n=len(took_s)),
-            report.at_most(f"{what}, longest", max(took_s), bound=_TOLD_S, n=len(took_s), limited_by=_LIMIT),
+            report.at_most(f"{what}, longest", max(took_s), bound=_TOLD_S, n=len(took_s)),
         ]
 
     async def _many_changes(self, kube: Kube, slurm: RunningSlurm) -> list[report.Figure]:
@@ -213,7 +212,7 @@ class _Bench:
             report.none(self._at(f"{what}: jobs lost"), lost, n=len(jobs)),
             report.at_most(
                 self._at(f"{what}: longest time without an answer"), answers.longest_s, bound=_SILENT_S,
-                n=answers.count, limited_by=_LIMIT,
+                n=answers.count,
             ),
         ]  # fmt: skip
 
@@ -233,7 +232,7 @@ class _Bench:
         spent_s = census.take(census.slurm_daemons_of(slurm.real.pid)).cpu_s["slurmctld"]
         other = [name for name, place in (await _records(slurm.slurm)).items() if before[name] != place]
         return [
-            report.at_most(self._at("a restart of slurmctld"), took_s, bound=_ANSWERS_S, limited_by=_LIMIT),
+            report.at_most(self._at("a restart of slurmctld"), took_s, bound=_ANSWERS_S),
             self._observed("its processor time until it answers", spent_s),
             report.none(self._at("nodes that are elsewhere after it"), other, n=len(before)),
         ]

@@ -34,7 +34,6 @@ from tests.bench.simulated import Pool, furnish, token_of
 from tests.bench.spent import Spent
 from tests.polling import until
 
-MACHINE = "two shared cores run both sides, the bench and its simulated nodes"
 _SHARE = 1 / 0.8
 _HELD_S = 0.05
 _TOLD_S = 0.5
@@ -314,7 +313,7 @@ async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report
         what, value = f"good pod bound, {wave.count} unschedulable {how}: median", report.median(times)
         peer = report.against(f"without the {wave.count}", alone_s, ours=value)
         bound = round(alone_s + _ADDED_S, 4)
-        figures.append(report.at_most(what, value, bound=bound, n=len(times), peer=peer, limited_by=MACHINE))
+        figures.append(report.at_most(what, value, bound=bound, n=len(times), peer=peer))
     return figures
 
 
@@ -367,7 +366,7 @@ async def _evictions_during(ground: Ground, nodes: Sequence[str], burst: int) ->
     return [
         report.observed(f"{what}, idle: median", report.median(alone), n=len(alone)),
         report.observed(f"{at}: median", report.median(amid), n=n),
-        report.at_most(f"{at}: longest", max(amid), bound=_TOLD_S, n=n, peer=longest, limited_by=MACHINE),
+        report.at_most(f"{at}: longest", max(amid), bound=_TOLD_S, n=n, peer=longest),
         report.observed(f"pods of the {burst} that were bound by the last eviction", bound, unit="pods", n=burst),
     ]
 
@@ -382,7 +381,7 @@ async def _evictions_at_once(ground: Ground, nodes: Sequence[str], queued: int) 
     calls_each = (await ground.scheduler.spent()).since(before).calls.total() / len(nodes)
     what, n = f"{len(nodes)} pods preempted by one job, {queued} jobs queued", len(nodes)
     return [
-        report.at_most(f"{what}: until all were told", took_s, bound=_TOLD_S, n=n, limited_by=MACHINE),
+        report.at_most(f"{what}: until all were told", took_s, bound=_TOLD_S, n=n),
         report.observed(f"{what}: REST requests per pod", calls_each, unit="requests", n=n),
     ]
 

@@ -31,7 +31,6 @@ _FIRST_JOB_S: Final = 180.0
 _CHANGE_S: Final = 120.0
 _JOB_S: Final = 60
 """For how many seconds the job runs that a removal must wait for."""
-_CORES: Final = "two shared cores run both clusters and the controllers"
 _ENDS_S: Final = 60.0
 _KEPT: Final = ("secret", "persistentvolumeclaim")
 _OF_KUBERNETES: Final = frozenset({"kube-root-ca.crt", "default"})
@@ -93,7 +92,7 @@ def install(site: Site) -> list[report.Figure]:
         stack.wait_for_job(job, "COMPLETED", timeout_s=300)
         took_s = time.monotonic() - began_s
         what = f"kubectl apply → first job of {stack.release} has ended"
-        figures.append(report.at_most(what, took_s, bound=_FIRST_JOB_S, limited_by=_CORES))
+        figures.append(report.at_most(what, took_s, bound=_FIRST_JOB_S))
     for name in RELEASES:
         site.keeper.settled(name)
     took_s = time.monotonic() - began_s
@@ -124,7 +123,7 @@ def change(site: Site) -> list[report.Figure]:
         began_s = turn()
         site.knows(seconds)
         took_s = time.monotonic() - began_s
-        figures.append(report.at_most(what, took_s, bound=_CHANGE_S, limited_by=_CORES))
+        figures.append(report.at_most(what, took_s, bound=_CHANGE_S))
         site.keeper.settled("slurm")
     lost = [] if stack.job(job)["JobState"] == "RUNNING" and stack.job(job)["Restarts"] == "0" else [str(job)]
     stack.cancel_jobs([job])

@@ -45,7 +45,6 @@ _LOOK_S: Final = 0.1
 _TURN_S: Final = 0.2
 _RECORDS: Final = "bench-potential"
 _NODESETS: Final = paths.nodesets(NAMESPACE)
-_LIMIT: Final = "two shared cores run Slurm, all slurmds, apiserver, autoscaler, sunkpy and the bench"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +212,7 @@ class _Bench:
             report.none(f"{what}: busy nodes, jobs and pods lost", lost, n=wanted + len(jobs) + len(pods)),
             report.at_most(
                 f"{what}: from the last registration to the start of a job, longest", max(after_job_s),
-                bound=_STARTS_S, n=len(after_job_s), limited_by=_LIMIT,
+                bound=_STARTS_S, n=len(after_job_s),
             ),
             *bindings(what, after_pods),
             report.observed(f"{what}: from none until the first job runs", first_s),
@@ -290,7 +289,7 @@ def bindings(what: str, waited: Sequence[tuple[bool, float]]) -> list[report.Fig
     return [
         report.at_most(
             f"{what}: from the last registration to the binding of pods {which}, longest", max(took_s), bound=bound,
-            n=len(took_s), limited_by=_LIMIT,
+            n=len(took_s),
         )
         for has_job, which, bound in kinds
         if (took_s := [took_s for had_job, took_s in waited if had_job is has_job])

@@ -30,7 +30,6 @@ from tests.bench.simulated import Pool, furnish
 
 T = TypeVar("T")
 
-MACHINE = "two shared cores run the scheduler, the apiserver, etcd, Slurm, the bench and the crowd that it makes"
 _HELD_S = 0.05
 _TIMES_AS_LONG = 2.0
 _OWN_MS = 2.7
@@ -120,7 +119,7 @@ class Bench:
         before = await self._scheduler.spent()
         ours_s = await self._part(f"{count} pods come at once", crowd.submit("ours", count))
         own_ms = 1000 * (await self._scheduler.spent()).since(before).cpu_s / count
-        why = f"{MACHINE}: {self._parts[-1].in_words}"
+        why = self._parts[-1].in_words
         await self._part("these pods go", crowd.leave("ours"))
         await end_all(self._slurm)
         self._plane.start_binder()
@@ -173,7 +172,7 @@ class Bench:
         what, value = f"good pod bound, {when}: median", report.median(took)
         peer = report.against("alone", report.median(alone), ours=value)
         bound = round(_TIMES_AS_LONG * report.median(alone), 4)
-        why = f"{MACHINE}: {self._parts[-1].in_words}"
+        why = self._parts[-1].in_words
         return [
             report.at_most(what, value, bound=bound, n=len(took), peer=peer, limited_by=why),
             report.observed(f"good pod bound, {when}: longest", max(took), n=len(took)),

@@ -16,7 +16,6 @@ from tests.integration.login.directory import HOST, Directory
 from tests.integration.login.pod import LoginPod
 
 _BOUND_S = 1.0
-_SLOW = "two shared cores run client, sshd, sssd and slapd; a first login makes the home, and asks the directory"
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,5 +58,5 @@ def _log_in(among: str, pod: LoginPod, crowd: Crowd, sizes: Sizes) -> list[repor
         warm = [pod.login_seconds(names[-1], crowd.key) for _ in range(sizes.warm)]
         for how, seconds in (("for the first time", cold), ("again", warm)):
             what, bounds = f"{among}: the {which} log in {how}", (_BOUND_S, _BOUND_S)
-            figures += report.spread(what, seconds, bounds=bounds, limited_by=_SLOW)
+            figures += report.spread(what, seconds, bounds=bounds)
     return figures
