@@ -505,9 +505,7 @@ def guaranteed(stack: Stack, script: str) -> dict[str, object]:
     command = ["bash", "-c", script]
     container = {"name": "main", "image": stack.images["sunkpy"], "command": command, "resources": resources}
     spec = {"nodeName": NODE, "terminationGracePeriodSeconds": 1, "containers": [container]}
-    return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": _GUARANTEED, "namespace": NAMESPACE}, "spec": spec,
-    }  # fmt: skip
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": _GUARANTEED, "namespace": NAMESPACE}, "spec": spec}
 
 
 def submit(stack: Stack, script: str, *options: str) -> int:

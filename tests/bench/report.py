@@ -74,11 +74,7 @@ def none(figure: str, wrong: Collection[str], *, n: int = 1, seed: int | None = 
 
 
 def spread(
-    figure: str,
-    values: Sequence[float],
-    *,
-    bounds: tuple[float, float],
-    peer: Other | None = None,
+    figure: str, values: Sequence[float], *, bounds: tuple[float, float], peer: Other | None = None
 ) -> list[Figure]:
     """Return figures of median and p95 in seconds. `peer`: name and values of something to compare with."""
     found = []

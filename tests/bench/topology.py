@@ -211,10 +211,9 @@ class _Bench:
             report.at_most(self._at(f"{what}: reconfigures"), loads(slurm.real) - before, unit="", bound=1),
             report.none(self._at(f"{what}: jobs lost"), lost, n=len(jobs)),
             report.at_most(
-                self._at(f"{what}: longest time without an answer"), answers.longest_s, bound=_SILENT_S,
-                n=answers.count,
+                self._at(f"{what}: longest time without an answer"), answers.longest_s, bound=_SILENT_S, n=answers.count
             ),
-        ]  # fmt: skip
+        ]
 
     async def _restart(self, slurm: RunningSlurm) -> list[report.Figure]:
         """Restart slurmctld in order, as for an upgrade, with the topology of all nodes in its records."""

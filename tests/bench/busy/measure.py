@@ -150,10 +150,8 @@ def _figures(where: str, ours: Behind, theirs: Behind, moved_s: float) -> list[r
     return [
         *figures,
         report.at_most(
-            f"{where}: backfill's processor time", ours.share, unit="of a core", bound=_SHARE, n=n, peer=share,
+            f"{where}: backfill's processor time", ours.share, unit="of a core", bound=_SHARE, n=n, peer=share
         ),
         report.observed(f"{where}: sdiag's mean cycle of backfill", ours.cycle_s, n=n, peer=cycle),
-        report.at_most(
-            f"{where}: the first that waits is planned later by", moved_s, bound=_PLANNED_S
-        ),
-    ]  # fmt: skip
+        report.at_most(f"{where}: the first that waits is planned later by", moved_s, bound=_PLANNED_S),
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from sunkpy.core.accounts import WantedAccounts
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
 from tests.bench import report
+from tests.bench.asked import SUITE
 from tests.bench.people.crowd import Crowd
 from tests.integration.slurm.daemons import RealAccounting, RealSlurm
 from tests.polling import until
@@ -48,9 +48,8 @@ class Counting:
 
 async def measure(folder: Path, key: Key, *, people: int) -> list[report.Figure]:
     """Time the accounts of `people` users: all at once, again without a change, with one more, and without that one."""
-    suite = os.environ.get("SLURM_SUITE", "trixie")
-    accounting = RealAccounting(folder, suite)
-    slurm = RealSlurm(folder, suite, accounting)
+    accounting = RealAccounting(folder, SUITE)
+    slurm = RealSlurm(folder, SUITE, accounting)
     try:
         return await _measure(slurm, key, people)
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import msgspec
 
 from demo.person import Key
 from tests.bench import report
+from tests.bench.asked import SUITE
 from tests.bench.people.crowd import Crowd
 from tests.integration.login.directory import HOST, Directory
 from tests.integration.login.pod import LoginPod
@@ -42,7 +42,7 @@ def measure(folder: Path, key: Key, sizes: Sizes) -> list[report.Figure]:
 @contextlib.contextmanager
 def _pod(folder: Path, users: object) -> Iterator[LoginPod]:
     folder.mkdir(parents=True)
-    pod = LoginPod(folder, os.environ.get("SLURM_SUITE", "trixie"), hosts=[HOST])
+    pod = LoginPod(folder, SUITE, hosts=[HOST])
     try:
         pod.apply({"users": users})
         pod.start()
