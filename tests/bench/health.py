@@ -10,7 +10,6 @@ seconds.
 from __future__ import annotations
 
 import contextlib
-import enum
 import itertools
 import queue
 import random
@@ -61,23 +60,10 @@ HEALTH: Final[Mapping[str, object]] = {
 }
 
 
-class Kind(enum.StrEnum):
-    LABEL = "a label"
-    TAINT = "a taint"
-    CONDITION = "a condition that is True"
-    READINESS = "a condition that is False"
-    FLICKER = "a label that comes and goes"
-    BUSY = "a label while a long job runs"
-    SLURM = "a drain of Slurm's own, for a person"
-    PERSON = "a person's drain beside a label"
-    FAILS = "a check that fails"
-    HANGS = "a check that hangs"
-
-
 class Suffered(msgspec.Struct, frozen=True, kw_only=True):
     """One fault of a node; times are since the epoch. `wrong`: what was not as it should be, in words."""
 
-    kind: Kind
+    kind: str
     node: str
     begun_s: float
     drained_s: float | None = None
@@ -85,9 +71,9 @@ class Suffered(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str = ""
 
 
-def make_plan(seed: int, count: int) -> tuple[Kind, ...]:
+def make_plan(seed: int, count: int) -> tuple[str, ...]:
     """Return `count` faults, each kind equally often, in random order."""
-    kinds = list(itertools.islice(itertools.cycle(Kind), count))
+    kinds = list(itertools.islice(itertools.cycle(KINDS), count))
     random.Random(seed).shuffle(kinds)
     return tuple(kinds)
 
@@ -172,9 +158,9 @@ def _kill_parts(stack: Stack, seed: int, over: threading.Event, kills: list[floa
             processes.kill(stack, rng.choice(("operator", "syncer")))
 
 
-def _suffer_all(stack: Stack, pods: Sequence[Pod], plan: Sequence[Kind]) -> list[Suffered]:
+def _suffer_all(stack: Stack, pods: Sequence[Pod], plan: Sequence[str]) -> list[Suffered]:
     """Run all faults, one at a time on each node."""
-    left, found = queue.SimpleQueue[tuple[int, Kind]](), list[Suffered]()
+    left, found = queue.SimpleQueue[tuple[int, str]](), list[Suffered]()
     for each in enumerate(plan):
         left.put(each)
 
@@ -190,10 +176,10 @@ def _suffer_all(stack: Stack, pods: Sequence[Pod], plan: Sequence[Kind]) -> list
     return found
 
 
-def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
+def _suffer(stack: Stack, pod: Pod, kind: str, number: int) -> Suffered:
     begun_s, drained_s, wrong = time.time(), None, ""
     try:
-        begun_s, drained_s = _WAYS[kind](stack, pod, number)
+        begun_s, drained_s = KINDS[kind](stack, pod, number)
         _wait(stack, pod, State.WELL)
         _wait_until_open(stack, pod)
     except (CommandFailed, NeverSo, AssertionError) as error:
@@ -309,18 +295,21 @@ def _unchecked(how: str, words: str) -> Callable[[Stack, Pod, int], tuple[float,
     return suffer
 
 
-_WAYS: Final[Mapping[Kind, Callable[[Stack, Pod, int], tuple[float, float | None]]]] = {
-    Kind.LABEL: _by_label,
-    Kind.TAINT: _by_taint,
-    Kind.CONDITION: _by_condition(_CONDITION, "True", "False"),
-    Kind.READINESS: _by_condition(_NOT_READY, "False", "True"),
-    Kind.FLICKER: _flickers,
-    Kind.BUSY: _busy,
-    Kind.SLURM: _slurms,
-    Kind.PERSON: _persons,
-    Kind.FAILS: _unchecked("fails", "verify failed with 3"),
-    Kind.HANGS: _unchecked("hangs", f"verify took more than {sickness.CHECK_S} s"),
+KINDS: Final[Mapping[str, Callable[[Stack, Pod, int], tuple[float, float | None]]]] = {
+    "a label": _by_label,
+    "a taint": _by_taint,
+    "a condition that is True": _by_condition(_CONDITION, "True", "False"),
+    "a condition that is False": _by_condition(_NOT_READY, "False", "True"),
+    "a label that comes and goes": _flickers,
+    "a label while a long job runs": _busy,
+    "a drain of Slurm's own, for a person": _slurms,
+    "a person's drain beside a label": _persons,
+    "a check that fails": _unchecked("fails", "verify failed with 3"),
+    "a check that hangs": _unchecked("hangs", f"verify took more than {sickness.CHECK_S} s"),
 }
+"""What happens to a node, in words → a function that does it, and returns when it began and when the node was drained;
+None: no signal drained it.
+"""
 
 
 def _wait(stack: Stack, pod: Pod, *states: State) -> Record:

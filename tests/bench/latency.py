@@ -29,7 +29,7 @@ from sunkpy.core.model.states import SlurmNode, is_job_ended
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodeChange, Slurm
-from tests.bench import report, spent
+from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.clusters import idle_demo, time_sbatch
 from tests.e2e import handover, processes, workloads
@@ -260,7 +260,7 @@ def _asked(stack: Stack) -> Counter[str]:
     found = Counter[str]()
     for pod in processes.pods_of(stack, "scheduler"):
         path = f"/api/v1/namespaces/{stack.namespace}/pods/{pod.name}:8080/proxy/metrics"
-        found += spent.read(stack.kubectl("get", "--raw", path)).calls
+        found += census.read(stack.kubectl("get", "--raw", path)).calls
     return found
 
 

@@ -25,7 +25,7 @@ from devcluster.state import default_cache
 from devcluster.waiting import NotYet, wait
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.spent import Spent, read
+from tests.bench.census import Spent, read
 from tests.integration.apiserver import Apiserver, alone
 from tests.ports import free_ports
 

@@ -17,9 +17,9 @@ import msgspec
 
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
+from tests.bench.census import Spent, spent
 from tests.bench.ground import PATIENCE_S, SLURM_CLUSTER
 from tests.bench.holds import Hold
-from tests.bench.spent import Spent, spent
 from tests.integration.apiserver import spawn
 from tests.polling import until
 from tests.ports import free_ports

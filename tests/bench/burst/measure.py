@@ -27,11 +27,11 @@ from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.burst import load
 from tests.bench.burst.load import Pods, Wave
+from tests.bench.census import Spent
 from tests.bench.ground import BINDER, PATIENCE_S, ControlPlane, beside, control_plane, slurm_of
 from tests.bench.holds import Hold
 from tests.bench.ours import Scheduler, scheduling
 from tests.bench.simulated import Pool, furnish, token_of
-from tests.bench.spent import Spent
 from tests.polling import until
 
 _SHARE = 1 / 0.8

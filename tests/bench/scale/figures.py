@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sunkpy.operator.memory import CREATED_PER_S
 from tests.bench import report
+from tests.bench.census import Spent
 from tests.bench.report import Figure
-from tests.bench.scale.load import STARTS_PER_S
-from tests.bench.spent import Spent
+from tests.bench.scale.ground import STARTS_PER_S
 
 _PEER_SHARE = 1.2
 _CALLS_PER_S = 1.2

@@ -6,18 +6,24 @@ a thousand writes a second, and only the work of sunkpy and its peers is to be m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from devcluster.binaries import KWOK, Binaries
 from devcluster.state import default_cache
 from sunkpy.core import names
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod, PodSpec, PodStatus
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import AlreadyDone, NotFound, SlurmError
 from tests.bench import ground, simulated
-from tests.bench.ground import ControlPlane, PodWatch, in_flight, make_if_missing
+from tests.bench.ground import ControlPlane, PodWatch, beside, in_flight, make_if_missing
 from tests.bench.simulated import AT_ONCE, Pool
 from tests.ports import free_ports
 
@@ -28,6 +34,9 @@ KEEPER, DAEMONS = "kwok", "kube-controller-manager"
 _NODESET = "c"
 _CONTAINER = {"name": names.SLURMD_CONTAINER, "image": "none"}
 _NO_LEASES = "--node-lease-duration-seconds=0"
+STARTS_PER_S = 20
+_RUNS_S = 10.0
+_JOB = JobSpec(name="load", script="#!/bin/sh\n", comment="plain", memory_mib_per_node=64)
 
 
 def pool_of(size: int) -> Pool:
@@ -104,3 +113,40 @@ class Pods(PodWatch):
 
 def _kept(pod: Pod) -> Pod:
     return Pod(metadata=pod.metadata, spec=PodSpec(), status=PodStatus(conditions=pod.status.conditions))
+
+
+class Starts:
+    """How many submits have succeeded (`submitted`) and failed (`failed`) so far."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.failed = 0
+
+
+@contextlib.asynccontextmanager
+async def job_starts(slurm: Slurm) -> AsyncIterator[Starts]:
+    """Submit `STARTS_PER_S` jobs a second while the block runs; each job is ended after ten seconds."""
+    starts = Starts()
+    async with beside(_start_all(slurm, starts)):
+        yield starts
+
+
+async def _start_all(slurm: Slurm, starts: Starts) -> None:
+    """Submit jobs at a constant rate, however long slurmctld takes for each."""
+    began_s, count = time.monotonic(), 0
+    async with asyncio.TaskGroup() as group:
+        while True:
+            group.create_task(_one(slurm, starts))
+            count += 1
+            await asyncio.sleep(max(0.0, began_s + count / STARTS_PER_S - time.monotonic()))
+
+
+async def _one(slurm: Slurm, starts: Starts) -> None:
+    try:
+        job = (await slurm.submit_job(_JOB)).job_id
+        starts.submitted += 1
+        await asyncio.sleep(_RUNS_S)
+        with contextlib.suppress(AlreadyDone, NotFound):
+            await slurm.cancel_job(job)
+    except SlurmError:
+        starts.failed += 1

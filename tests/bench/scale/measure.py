@@ -32,7 +32,7 @@ from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, control_plane, slurm_of
 from tests.bench.ours import Ours, as_admin, running, scheduler_settings, syncer_settings
-from tests.bench.scale import figures, ground, load
+from tests.bench.scale import figures, ground
 from tests.bench.scale.ground import DAEMONS, PEER_NAMESPACE, Pods, pool_of
 from tests.bench.simulated import NAMESPACE, Pool
 from tests.polling import until
@@ -158,7 +158,7 @@ class Bench:
             await self._settled(kube, pods, slurm)
             idle = await self._idle(without)
             quiet = await self._delays(kube, pods, slurm, figures.QUIET)
-            async with load.job_starts(running_slurm.slurm) as starts:
+            async with ground.job_starts(running_slurm.slurm) as starts:
                 await asyncio.sleep(self._rounds.settle_s)
                 began_s, before, failed = time.monotonic(), starts.submitted, starts.failed
                 busy = await self._delays(kube, pods, slurm, figures.BUSY)

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import pytest
 
 from sunkpy.core.model import hostlist
-from tests.bench import census, spent
+from tests.bench import census
+from tests.bench.census import Spent
 from tests.bench.report import Figure
 from tests.bench.scale import figures
 from tests.bench.scale.ground import pool_of
 from tests.bench.scale.measure import read_sizes
-from tests.bench.spent import Spent
 
 
 def used(*, calls: int = 60, cpu_s: float = 0.5, memory_mib: float = 100.0) -> Spent:
@@ -102,5 +102,5 @@ process_cpu_seconds_total 1.5
 # TYPE process_resident_memory_bytes gauge
 process_resident_memory_bytes 1.048576e+08
 """
-    found = spent.read(text)
+    found = census.read(text)
     assert (found.calls, found.size, found.cpu_s, found.memory_mib) == (Counter({"nodes/": 8}), 2048.0, 1.5, 100.0)
