@@ -43,7 +43,6 @@ from tests.bench.gitops import measure as gitops
 from tests.bench.growth import measure as growth
 from tests.bench.neighbours import measure as neighbours
 from tests.bench.people import measure as people
-from tests.bench.scale.measure import read_sizes
 from tests.bench.upgrade import measure as upgrade
 from tests.families import figures as families
 
@@ -72,15 +71,17 @@ BENCHES: Final[dict[str, Callable[[Asked], Outcome | Sequence[report.Figure]]]] 
     "machines": machines.measure,
     "families": families.measure,
 }
+_SMALLEST: Final = 100
 NOT_OF_ALL: Final = ("machines", "families", "growth")
 """Benches that `all` leaves out: they need a virtual machine, hours, or an autoscaler that has to be built first."""
 
 
-def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
-    try:
-        return read_sizes(text) if text else ()
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+def read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
+    """Return the numbers in a text such as `500,1000`. Each sample needs a node of its own."""
+    sizes = text.split(",") if text else []
+    if not all(size.isdecimal() and int(size) >= _SMALLEST for size in sizes):
+        raise click.BadParameter(f"numbers of at least {_SMALLEST} nodes, or samples would meet")
+    return tuple(map(int, sizes))
 
 
 @click.command()
@@ -97,7 +98,7 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
     " devices: plugin; gitops: flux.",
 )
 @click.option(
-    "--sizes", callback=_read_sizes, help="scale, topology: numbers of nodes, such as 500,1000; else what fits."
+    "--sizes", callback=read_sizes, help="scale, topology: numbers of nodes, such as 500,1000; else what fits."
 )
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos, outage, upgrade, devices: makes the same.")

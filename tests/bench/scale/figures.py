@@ -107,9 +107,3 @@ def not_run(size: int, *, needed_mib: int, free_mib: int) -> Figure:
     """Return a figure of a size for which this machine has too little memory."""
     what, why = f"{size} nodes: not run, memory of all programs", "the memory of this machine"
     return report.at_most(what, needed_mib, unit="MiB", bound=free_mib, n=0, limited_by=why)
-
-
-def broken_off(size: int, why: str) -> Figure:
-    """Return a figure of a size that failed before its end."""
-    what = f"{size} nodes: broken off"
-    return Figure(figure=what, value=size, unit="nodes", bound=None, holds=False, n=0, limited_by=why)

@@ -25,9 +25,7 @@ import msgspec
 from devcluster.shell import run
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
-from sunkpy.kube.errors import KubeError
 from sunkpy.slurm import Slurm
-from sunkpy.slurm.errors import SlurmError
 from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, control_plane, slurm_of
@@ -43,8 +41,6 @@ STOCK_UP_TO = 5_000
 """The largest number of nodes for which the DaemonSet controller runs with its default limit: it takes 250 s for
 these.
 """
-SMALLEST = 100
-_SAMPLE_S, _GROUND_S = 1.4, 45.0
 _ALONE_MIB = 900
 _EACH_NODE_MIB = 1.6
 """The memory in MiB for each node: etcd, apiserver, KWOK, kube-scheduler, slurmctld and slurmrestd, sunkpy and the
@@ -58,11 +54,6 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 50
     idle_s: float = 60.0
     settle_s: float = 10.0
-
-    @property
-    def minutes(self) -> float:
-        """About how many minutes one size takes, if it is not large."""
-        return (2 * self.idle_s + 4 * self.samples * _SAMPLE_S + _GROUND_S) / 60
 
 
 QUICK = Rounds(samples=10, idle_s=15.0, settle_s=3.0)
@@ -79,18 +70,6 @@ def free_mib() -> int:
     return int(found[1]) // 1024
 
 
-def read_sizes(text: str) -> tuple[int, ...]:
-    """Return the numbers in a text such as `500,1000`.
-
-    Raises:
-        ValueError: the text is something else, or has a size below 100: each sample needs a node of its own.
-    """
-    sizes = tuple(int(part) for part in text.split(","))
-    if min(sizes) < SMALLEST:
-        raise ValueError(f"at least {SMALLEST} nodes, or samples would meet")
-    return sizes
-
-
 _DAEMONSETS = f"/apis/apps/v1/namespaces/{PEER_NAMESPACE}/daemonsets"
 _EVENT_S = 60.0
 _LOOK_S = 0.02
@@ -101,24 +80,18 @@ _CORES = os.cpu_count() or 1
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Measure all sizes that fit into memory, the smallest first. If one fails, the figures of the others are kept."""
-    rounds = QUICK if asked.quick else Rounds()
-    free = free_mib()
-    found: list[report.Figure] = []
-    reached = 0
+    """Measure all sizes that fit into memory, the smallest first."""
+    rounds, free = QUICK if asked.quick else Rounds(), free_mib()
+    found, reached = list[report.Figure](), 0
     for size in sorted(set(asked.sizes or (QUICK_SIZES if asked.quick else SIZES))):
         if (needed := needed_mib(size)) > free:
             found.append(figures.not_run(size, needed_mib=needed, free_mib=free))
             continue
-        click.echo(f"scale: {size} nodes, some {rounds.minutes:.0f} minutes")
-        try:
-            with control_plane("scale") as plane:
-                found += asyncio.run(Bench(plane, pool_of(size), rounds).run())
-        except (TimeoutError, KubeError, SlurmError) as error:
-            found.append(figures.broken_off(size, str(error)))
-            break
+        click.echo(f"scale: {size} nodes")
+        with control_plane("scale") as plane:
+            found += asyncio.run(Bench(plane, pool_of(size), rounds).run())
         reached = size
-        report.save("scale", found)  # the next size takes longer: keep these figures if somebody ends it
+        report.save("scale", found)  # the next size takes longer: keep these figures if it fails
     return [*found, report.observed("measured up to", reached, unit="nodes")]
 
 

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
+from click.testing import CliRunner
 
 from sunkpy.core.model import hostlist
 from tests.bench import census
+from tests.bench.__main__ import main
 from tests.bench.census import Spent
 from tests.bench.report import Figure
 from tests.bench.scale import figures
 from tests.bench.scale.ground import pool_of
-from tests.bench.scale.measure import read_sizes
 
 
 def used(*, calls: int = 60, cpu_s: float = 0.5, memory_mib: float = 100.0) -> Spent:
@@ -29,10 +30,10 @@ def test_a_size_that_was_not_run_does_not_hold():
     assert (figure.holds, figure.n, figure.limited_by) == (False, 0, "the memory of this machine")
 
 
-@pytest.mark.parametrize("text", ["many", "", "99", "500,10"])
+@pytest.mark.parametrize("text", ["many", "", "99", "500,10", "500,"])
 def test_a_size_too_small_for_samples_of_their_own_nodes_is_refused(text: str):
-    with pytest.raises(ValueError, match=r"invalid literal|at least 100"):
-        read_sizes(text)
+    said = CliRunner().invoke(main, ["scale", f"--sizes={text or ' '}"])
+    assert (said.exit_code, "at least 100 nodes" in said.output) == (2, True)
 
 
 def test_a_broken_bound_of_a_delay_says_what_limits_it():
