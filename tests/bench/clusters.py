@@ -12,7 +12,6 @@ from typing import Final
 import click
 
 from demo import bring_up, story
-from demo.report import Tell
 from demo.stack import Stack
 from devcluster import Cluster
 from tests.bench import report
@@ -50,26 +49,23 @@ def breakable_demo() -> Cluster:
 
 
 @contextlib.contextmanager
-def own_cluster(what: str, tell: Tell) -> Iterator[Cluster]:
-    """Yield a cluster for one bench. It is taken down at the end, unless SUNKPY_KEEP is set."""
-    cluster = Cluster(f"{CLUSTER}-{what}", progress=tell)
+def own_stack(
+    what: str, up: Callable[[Cluster, Sequence[Path]], None], *, suites: Sequence[str] = (SUITE,)
+) -> Iterator[tuple[Stack, Cluster]]:
+    """Yield a cluster of one bench that has the images of these versions of Slurm, and a stack of the first, without
+    charts. `up` starts it, and gets the images' archives. It is taken down at the end, unless SUNKPY_KEEP is set.
+    """
+    images = {suite: bring_up.build_images(suite, click.echo) for suite in suites}
+    archives = sorted({Path(image.archive) for built in images.values() for image in built.values()})
+    refs = {key: image.ref for key, image in images[suites[0]].items()}
+    cluster = Cluster(f"{CLUSTER}-{what}", progress=click.echo)
     try:
-        yield cluster
+        up(cluster, archives)
+        cluster.load(archives)
+        yield Stack(suite=suites[0], kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs), cluster
     finally:
         if "SUNKPY_KEEP" not in os.environ:
             cluster.down()
-
-
-@contextlib.contextmanager
-def own_stack(what: str, tell: Tell, up: Callable[[Cluster, Sequence[Path]], None]) -> Iterator[tuple[Stack, Cluster]]:
-    """Yield a cluster for one bench with loaded images, without charts. `up` starts it with the images' archives."""
-    images = bring_up.build_images(SUITE, tell)
-    archives = sorted({Path(image.archive) for image in images.values()})
-    refs = {key: image.ref for key, image in images.items()}
-    with own_cluster(what, tell) as cluster:
-        up(cluster, archives)
-        cluster.load(archives)
-        yield Stack(suite=SUITE, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs), cluster
 
 
 def recorded_once(stack: Stack, jobs: Collection[str], *, what: str = "records lost or doubled") -> report.Figure:

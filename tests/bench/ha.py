@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 import click
 
 from demo.bring_up import GPUS_PER_NODE, install, slurm_values
-from demo.report import Tell
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from devcluster import Cluster
 from devcluster.shell import CommandFailed
@@ -126,11 +125,11 @@ def measure(_: Asked) -> list[report.Figure]:
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(4, gpus=GPUS_PER_NODE, cpus=_CPUS, labels=_LABELS)
 
-    with own_stack("ha", click.echo, up) as (stack, cluster):
+    with own_stack("ha", up) as (stack, cluster):
         found: list[report.Figure] = []
         for replicas in (1, 2):
             install(stack, click.echo, slurm=values(stack, replicas=replicas))
-            found += Run(stack, cluster, click.echo, replicas=replicas).figures()
+            found += Run(stack, cluster, replicas=replicas).figures()
             report.save("ha", found)
         return found
 
@@ -163,10 +162,9 @@ def _near(node: str) -> dict[str, object]:
 
 
 class Run:
-    def __init__(self, stack: Stack, cluster: Cluster, tell: Tell, *, replicas: int) -> None:
+    def __init__(self, stack: Stack, cluster: Cluster, *, replicas: int) -> None:
         self._stack = stack
         self._cluster = cluster
-        self._tell = tell
         self._replicas = replicas
         self._machine = MACHINES[replicas]
         self._load = Load(stack)
@@ -212,7 +210,7 @@ class Run:
         copy = ("test", "-e", "/var/lib/slurm/state/assoc_mgr_state")
         wait(lambda: not self._stack.admin(*copy), timeout_s=_PATIENCE_S, what="slurmctld's copy of what slurmdbd has")
         there = {part_of(pod) for pod in control_plane(self._stack) if pod.spec.node_name == self._machine}
-        self._tell(f"on {self._machine}: {', '.join(sorted(there))}; load {os.getloadavg()[0]:.1f}")
+        click.echo(f"on {self._machine}: {', '.join(sorted(there))}; load {os.getloadavg()[0]:.1f}")
 
     def _kill(self) -> None:
         pod = next(pod for pod in processes.pods_of(self._stack, "slurmctld") if pod.name.endswith("-0"))
@@ -230,7 +228,7 @@ class Run:
         self._until_elsewhere(_MOVE, after="dead machine", since_s=since_s)
         time.sleep(_LOAD_S)
         stays = [pod.name for pod in control_plane(self._stack) if pod.spec.node_name == self._machine]
-        self._tell(f"left on the dead machine: {', '.join(stays)}")
+        click.echo(f"left on the dead machine: {', '.join(stays)}")
 
     def _declare_dead(self) -> None:
         """Declare the machine dead as docs/tasks/dead-node.md says."""
@@ -279,7 +277,7 @@ class Run:
 
     def _note(self, what: str, value_s: float, *, bound: float | None = None) -> None:
         figure, load = f"{self._replicas} slurmctld, {what}", os.getloadavg()[0]
-        self._tell(f"{figure}: {value_s:.1f} s; load {load:.1f}")
+        click.echo(f"{figure}: {value_s:.1f} s; load {load:.1f}")
         self._found.append(
             report.observed(figure, value_s) if bound is None else report.at_most(figure, value_s, bound=bound)
         )
@@ -310,7 +308,7 @@ class Run:
 
     def _none(self, what: str, wrong: Sequence[str], *, n: int) -> None:
         figure = report.none(f"{self._replicas} slurmctld, {what}", wrong, n=n)
-        self._tell(f"{figure.figure}: {len(wrong)} of {n} {figure.limited_by}")
+        click.echo(f"{figure.figure}: {len(wrong)} of {n} {figure.limited_by}")
         self._found.append(figure)
 
     def _left(self) -> list[str]:

@@ -61,7 +61,9 @@ HEALTH: Final[Mapping[str, object]] = {
 
 
 class Suffered(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault of a node; times are since the epoch. `wrong`: what was not as it should be, in words."""
+    """One fault of a node; times are since the epoch. `drained_s`: None if no signal drains the node. `wrong`: what was
+    not as it should be, in words.
+    """
 
     kind: str
     node: str
@@ -222,7 +224,6 @@ def _by_label(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
 
 def _flickers(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
     mark = partial(sickness.mark, stack, pod.spec.node_name)
-
     times = _signalled(stack, pod, mark)
     for value in (None, sickness.BAD, None, sickness.BAD):
         mark(value)

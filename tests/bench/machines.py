@@ -22,7 +22,6 @@ import click
 
 from demo import slurm_text
 from demo.bring_up import install
-from demo.report import Tell
 from demo.stack import USER, Stack
 from devcluster import Cluster
 from devcluster.vm import guest
@@ -63,10 +62,10 @@ def measure(_: Asked) -> list[report.Figure]:
     def up(cluster: Cluster, archives: Sequence[Path]) -> None:
         cluster.up(1, vms=1, gpus=GPUS, archives=archives)
 
-    with own_stack("machines", click.echo, up) as (stack, cluster):
+    with own_stack("machines", up) as (stack, cluster):
         install_beside(stack, slurm_values(stack))
         wait(lambda: is_idle(stack), timeout_s=_PATIENCE_S, what="slurmd on the machine is idle", every_s=1.0)
-        return run(stack, cluster, click.echo)
+        return run(stack, cluster)
 
 
 def install_beside(stack: Stack, values: Mapping[str, object]) -> None:
@@ -102,10 +101,10 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     }
 
 
-def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
+def run(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     figures: list[report.Figure] = []
     for part in (cgroups, cores, limits, private, memory, devices, shares, power, static):
-        tell(f"{part.__name__} …")
+        click.echo(f"{part.__name__} …")
         figures += part(stack, cluster)
     return figures
 

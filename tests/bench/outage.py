@@ -41,7 +41,7 @@ def measure(asked: Asked) -> Outcome:
     nodes = len(stack.slurmd_pods())
     for part in parts:
         plan = make_plan(part, minutes=minutes, seed=seed, nodes=nodes)
-        record, seen = asyncio.run(watched(stack, cluster, plan, click.echo, name=f"outage-{part}"))
+        record, seen = asyncio.run(watched(stack, cluster, plan, name=f"outage-{part}"))
         found += named(part, [*of_nodes(record), *figures(record, seen, seed=seed)])
         violations += seen
         report.save("outage", found)  # the bench takes hours: keep what is done if somebody ends it

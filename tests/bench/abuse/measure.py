@@ -13,7 +13,7 @@ import contextlib
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,9 +52,6 @@ _COMMENTS = ("k8s:pod:default:x", "k8s:abuse/gang/0")
 _RIGHTS = {"": ["pods", "pods/resize", "pods/eviction"], "apps": ["daemonsets"]}
 
 
-Tell = Callable[[str], None]
-
-
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     """How often each thing is timed, and how many abusive pods exclude each other."""
 
@@ -70,10 +67,10 @@ class _Took(msgspec.Struct):
 
 def measure(asked: Asked) -> list[report.Figure]:
     """Run the bench on an idle cluster and leave it idle."""
-    return asyncio.run(_measure(idle_demo(), Rounds(each=4, replicas=60) if asked.quick else Rounds(), click.echo))
+    return asyncio.run(_measure(idle_demo(), Rounds(each=4, replicas=60) if asked.quick else Rounds()))
 
 
-async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figure]:
+async def _measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
     with watched(stack):
         wait_for_agreement(stack, timeout_s=60, after="nothing: abuse begins with an idle cluster")
         async with (
@@ -84,7 +81,7 @@ async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figu
             alone = await _rounds(stack, kube, timeline, rounds.each)
             leaders, restarts, since = _leaders(stack), _restarts(stack), datetime.now(UTC)
             try:
-                tried, refused = await _abuse(stack, rounds, tell)
+                tried, refused = await _abuse(stack, rounds)
                 beside = await _rounds(stack, kube, timeline, rounds.each)
                 lost, killed = _changed(leaders, _leaders(stack)), _changed(restarts, _restarts(stack))
             finally:
@@ -165,11 +162,11 @@ async def _time_eviction(stack: Stack, kube: Kube, timeline: Timeline[Pod], name
     return told.at_s - submitted_s
 
 
-async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:
+async def _abuse(stack: Stack, rounds: Rounds) -> tuple[int, int]:
     """Do everything in the table. Return how much was tried, and how much the apiserver or Slurm refused at once."""
     slurmd = stack.slurmd_pods()[-1]
     place = table.Place(image=stack.images["sunkpy"], scheduler=stack.scheduler_name, node=slurmd.spec.node_name)
-    tries = _Tries(tell)
+    tries = _Tries()
     with _account(stack) as kubeconfig:
         async with await Kube.connect(kubeconfig) as kube:
             for name, bodies in table.abuses(place, replicas=rounds.replicas).items():
@@ -186,9 +183,8 @@ async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:
 class _Tries:
     """Counts what was tried, and what was refused at once."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self) -> None:
         self.tried = self.refused = 0
-        self._tell = tell
 
     async def each(self, name: str, tries: Sequence[Coroutine[object, object, None]]) -> None:
         """Await the tries one after another, and report how many were refused and why the first was."""
@@ -200,7 +196,7 @@ class _Tries:
                 why.append(str(error))
         self.tried += len(tries)
         self.refused += len(why)
-        self._tell(f"{name}: {len(tries)} tried" + (f", {len(why)} refused: {why[0][-300:]}" if why else ""))
+        click.echo(f"{name}: {len(tries)} tried" + (f", {len(why)} refused: {why[0][-300:]}" if why else ""))
 
 
 async def _create(kube: Kube, name: str, body: table.Body) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -42,7 +42,6 @@ from tests.e2e.agreement import node_disagreements, wait_for_agreement
 from tests.e2e.timeline import Sighting, Timeline, watching
 from tests.e2e.workloads import NAMESPACE as WORKLOADS
 
-Tell = Callable[[str], None]
 Seen = TypeVar("Seen", CordonSeen, PodSeen)
 QUICK_MINUTES = 5.0
 AGREEMENT_S = 30.0
@@ -78,19 +77,21 @@ def measure(asked: Asked) -> Outcome:
     minutes = QUICK_MINUTES if asked.quick else asked.minutes
     nodes = sorted(pod.spec.node_name for pod in stack.slurmd_pods())
     plan = make_plan(seed=asked.seed, minutes=minutes, nodes=nodes)
-    record, violations = asyncio.run(watched(stack, cluster, plan, click.echo))
+    record, violations = asyncio.run(watched(stack, cluster, plan))
     return Outcome(figures(record, violations, seed=plan.seed), violations)
 
 
 async def watched(
-    stack: Stack, cluster: Cluster, plan: Plan, tell_: Tell, *, name: str = "chaos"
+    stack: Stack, cluster: Cluster, plan: Plan, *, name: str = "chaos"
 ) -> tuple[Record, Sequence[Violation]]:
     """Carry out a plan on an idle cluster and leave it idle; `name` begins the names of the files that are written."""
     # Faults end the run's own watches, too: their warnings are left out.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     wait_for_agreement(stack, timeout_s=60, after=f"nothing: {name} begins with an idle cluster")
     slurm_nodes = {pod.spec.node_name: pod.labels[names.LABEL_SLURM_NODE] for pod in stack.slurmd_pods()}
-    tell_(f"seed {plan.seed}: {len(plan.faults)} faults and {len(plan.jobs)} jobs in {plan.quiet_s:.0f} s, then quiet")
+    click.echo(
+        f"seed {plan.seed}: {len(plan.faults)} faults and {len(plan.jobs)} jobs in {plan.quiet_s:.0f} s, then quiet"
+    )
     run = _Cast(
         stack,
         plan,
@@ -100,17 +101,17 @@ async def watched(
         Watcher(stack, cluster),
     )
     run.load.prepare()
-    record = await _run(run, tell_)
+    record = await _run(run)
     violations = judge(record)
     _write(run, record, violations, name=name)
     # Clean up only after the files are written, so that an error here loses nothing.
     for user in (USER, K8S_USER):
         stack.admin("scancel", "--quiet", f"--user={user}")
-    tell_(tell(record, violations))
+    click.echo(tell(record, violations))
     return record, violations
 
 
-async def _run(run: _Cast, tell_: Tell) -> Record:
+async def _run(run: _Cast) -> Record:
     stack, started_s = run.stack, time.time()
     async with (
         await Kube.connect(stack.kubeconfig) as kube,
@@ -119,8 +120,8 @@ async def _run(run: _Cast, tell_: Tell) -> Record:
         watching(kube, paths.NODES, Node) as nodes,
     ):
         run.watcher.start()
-        await _carry_out(run, started_s, tell_)
-        tell_(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
+        await _carry_out(run, started_s)
+        click.echo(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
         ending = await asyncio.to_thread(_settle, run)
         run.watcher.stop()
     return Record(
@@ -139,16 +140,16 @@ async def _run(run: _Cast, tell_: Tell) -> Record:
     )
 
 
-async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
+async def _carry_out(run: _Cast, started_s: float) -> None:
     # A step that waits for a dead apiserver keeps its thread: other faults and jobs need threads of their own.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=32))
-    keeper = asyncio.create_task(run.saboteur.keep_controllers(tell_))
+    keeper = asyncio.create_task(run.saboteur.keep_controllers())
     try:
         async with asyncio.TaskGroup() as tasks:
             for job in run.plan.jobs:
                 tasks.create_task(run.load.run(job, started_s=started_s))
             for fault in run.plan.faults:
-                tasks.create_task(run.saboteur.run(fault, started_s=started_s, tell=tell_))
+                tasks.create_task(run.saboteur.run(fault, started_s=started_s))
     finally:
         keeper.cancel()
         await asyncio.to_thread(run.saboteur.mend_all)

@@ -20,7 +20,6 @@ import click
 import msgspec
 
 from demo.bring_up import install
-from demo.report import Tell
 from demo.stack import USER, Stack
 from devcluster import Cluster, dra
 from devcluster.node import GPU_RESOURCE
@@ -95,20 +94,20 @@ class _Member(NamedTuple):
 
 def measure(asked: Asked) -> list[report.Figure]:
     count, by_plugin = QUICK_ROUNDS if asked.quick else ROUNDS, asked.only == "plugin"
-    with ground(tell=click.echo, by_plugin=by_plugin) as (stack, cluster):
-        return run(stack, cluster, count=count, seed=asked.seed, tell=click.echo, by_plugin=by_plugin)
+    with ground(by_plugin=by_plugin) as (stack, cluster):
+        return run(stack, cluster, count=count, seed=asked.seed, by_plugin=by_plugin)
 
 
 @contextlib.contextmanager
-def ground(*, tell: Tell, devices: int = DEVICES, by_plugin: bool = False) -> Iterator[tuple[Stack, Cluster]]:
+def ground(*, devices: int = DEVICES, by_plugin: bool = False) -> Iterator[tuple[Stack, Cluster]]:
     """Yield a cluster of one node with `devices` GPUs and both charts installed."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else devices, cpus=CPUS)
 
-    with own_stack("devices", tell, up) as (stack, cluster):
+    with own_stack("devices", up) as (stack, cluster):
         (node,) = cluster.nodes()
-        install(stack, tell, slurm=slurm_values(stack, str(node.device_plugins) if by_plugin else ""))
+        install(stack, click.echo, slurm=slurm_values(stack, str(node.device_plugins) if by_plugin else ""))
         wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the installation")
         yield stack, cluster
 
@@ -131,7 +130,7 @@ def slurm_values(stack: Stack, kubelet_folder: str) -> Mapping[str, object]:
     }
 
 
-def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by_plugin: bool) -> list[report.Figure]:
+def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, by_plugin: bool) -> list[report.Figure]:
     load = Load(stack, cluster, seed=seed, by_plugin=by_plugin)
     load.prepare()
     timed = [load.time_pod(number, has_gpus=number % 2 == 0) for number in range(2 + max(_TIMED, count // 25))]
@@ -144,7 +143,9 @@ def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by
             late = load.take(round_)
             compared += load.compare(observer)
             wrong = [pod.text for pod in compared if not pod.is_equal]
-            tell(f"round {round_.number}: {round_.event or 'no event'}; {len(wrong)} wrong, late: {late or 'none'}")
+            click.echo(
+                f"round {round_.number}: {round_.event or 'no event'}; {len(wrong)} wrong, late: {late or 'none'}"
+            )
     finally:
         load.clear()
         observer.stop()

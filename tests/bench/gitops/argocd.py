@@ -78,7 +78,7 @@ class ArgoCD:
         self.kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
 
     def start(self, config: Mapping[str, object]) -> None:
-        """Install Argo CD's kinds, and `config` as its ConfigMap argocd-cm. Its processes end with the cluster."""
+        """Install Argo CD's kinds and `config` (argocd-cm), and start its processes, which end with the cluster."""
         cluster = self._cluster
         packages.ensure(PACKAGES, progress=cluster.progress)
         cluster.binaries.ensure([ARGOCD], progress=cluster.progress)

@@ -47,16 +47,16 @@ def measure(asked: Asked) -> list[report.Figure]:
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(len(POOLS), labels={node: {"node.example.com/pool": pool} for node, pool in POOLS.items()})
 
-    with own_stack("gitops", click.echo, up) as (stack, cluster):
+    with own_stack("gitops", up) as (stack, cluster):
         if asked.only == "flux":
             flux = _flux(cluster)
-            site = Site(cluster, stack.images, click.echo, keeper=flux)
+            site = Site(cluster, stack.images, keeper=flux)
             site.repositories.add_charts()
             flux.serve(site.repositories.folder)
             return run(site)
         argo = ArgoCD(cluster)
         argo.start(yaml.safe_load((EXAMPLE / "argocd-cm.yaml").read_text()))
-        return run(Site(cluster, stack.images, click.echo, keeper=argo))
+        return run(Site(cluster, stack.images, keeper=argo))
 
 
 def _flux(cluster: Cluster) -> Flux:
@@ -77,7 +77,7 @@ def run(site: Site) -> list[report.Figure]:
     for part in (install, sync_again, change, refuse, heal, prune, records, uninstall):
         began_s = time.monotonic()
         figures += part(site)
-        site.tell(f"{part.__name__}: {time.monotonic() - began_s:.0f} s")
+        click.echo(f"{part.__name__}: {time.monotonic() - began_s:.0f} s")
     return figures
 
 
@@ -136,7 +136,7 @@ def refuse(site: Site) -> list[report.Figure]:
     values = site.repositories.values("production")
     values["slurmConfig"]["conf"]["SchedulerType"] = "sched/nonsense"
     site.push(values, "a mistake")
-    site.tell(f"refused: {site.keeper.refused('slurm')}")
+    click.echo(f"refused: {site.keeper.refused('slurm')}")
     words = site.keeper.kubectl("logs", "-n", site.production.namespace, "job/slurm-check", "-c", "slurmctld")
     anew = _anew(site, before)
     began_s = site.revert()

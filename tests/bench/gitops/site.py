@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import yaml
 
-from demo.report import Tell
 from demo.stack import ROOT, Stack
 from devcluster import Cluster
 from devcluster.shell import run
@@ -110,7 +109,7 @@ them as files. `example`: what is applied once, by hand.
 class Site:
     """Both Slurm clusters of the example. `submitted`: the names of each cluster's jobs."""
 
-    def __init__(self, cluster: Cluster, images: Mapping[str, str], tell: Tell, *, keeper: Keeper) -> None:
+    def __init__(self, cluster: Cluster, images: Mapping[str, str], *, keeper: Keeper) -> None:
         def stack(release: str) -> Stack:
             made = Stack(suite=SUITE, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=images)
             made.release = made.namespace = made.scheduler_name = made.cluster = release
@@ -120,7 +119,6 @@ class Site:
         self.production, self.staging = stack("slurm"), stack("slurm-staging")
         self.repositories = Repositories(cluster.layout.home / "git", images, server=keeper.server)
         self.volumes = cluster.layout.volumes
-        self.tell = tell
         self.submitted: Mapping[Stack, list[str]] = {self.production: [], self.staging: []}
         self._numbers = itertools.count(1)
 

@@ -113,7 +113,7 @@ class Bench:
         return [*figures, *await self._part("pods come and go", self._memory())]
 
     async def _against_binder(self) -> list[report.Figure]:
-        """Time pods that come at once, and then the same pods with kube-scheduler, which uses no Slurm and no limit."""
+        """Time pods that come at once, and then the same pods with kube-scheduler, without Slurm, without a limit."""
         count, crowd = self._sizes.submitted, self._crowd
         await end_all(self._slurm)
         before = await self._scheduler.spent()

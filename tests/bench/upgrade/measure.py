@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,8 +18,9 @@ import click
 import msgspec
 
 from demo import story
-from demo.bring_up import GPUS_PER_NODE, build_images, install, slurm_values
+from demo.bring_up import GPUS_PER_NODE, install, read_images, slurm_values
 from demo.stack import SUITES, Stack
+from devcluster import Cluster
 from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from tests.bench import report
@@ -27,7 +28,7 @@ from tests.bench.asked import Asked
 from tests.bench.chaos.record import Record
 from tests.bench.chaos.run import Outcome, figures, watched
 from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
-from tests.bench.clusters import own_cluster, recorded_once
+from tests.bench.clusters import own_stack, recorded_once
 from tests.bench.upgrade import sessions
 
 NODES: Final = 4
@@ -51,23 +52,25 @@ _ROLLED_S: Final = 300.0
 
 
 def measure(asked: Asked) -> Outcome:
-    seed, tell, lasts = asked.seed, click.echo, QUICK if asked.quick else WHOLE
-    old, new = SUITES
-    images = {suite: build_images(suite, tell) for suite in SUITES}
-    archives = {Path(image.archive) for built in images.values() for image in built.values()}
-    refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
-    with own_cluster("upgrade", tell) as cluster:
+    seed, lasts, (_, new) = asked.seed, QUICK if asked.quick else WHOLE, SUITES
+
+    def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(NODES, gpus=GPUS_PER_NODE)
-        cluster.load(sorted(archives))
-        stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])
-        install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
+
+    with own_stack("upgrade", up, suites=SUITES) as (stack, cluster):
+        install(stack, click.echo, slurm={**slurm_values(stack), **sessions.VALUES})
         plan = make_plan(suite=new, seed=seed, nodes=NODES - 1, lasts=lasts)
         with sessions.opened(stack, cluster.layout.volumes, job_s=lasts.job_s) as open_:
-            record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
+            record, violations = asyncio.run(watched(stack, cluster, plan, name="upgrade"))
             wrong = open_.ended_wrongly(upgrade_s=record.faults[0].begun_s, end_s=time.time())
         what = "sessions ended where the table of restarts does not say so"
         sessions_ = report.none(what, wrong, n=3)
-        found = [*of_upgrade(record), sessions_, recorded_once(stack, record.lines), _rolled(stack, record, refs[new])]
+        found = [
+            *of_upgrade(record),
+            sessions_,
+            recorded_once(stack, record.lines),
+            _rolled(stack, record, read_images(new)["slurmd"].ref),
+        ]
         return Outcome([*found, *figures(record, violations, seed=seed)], violations)
 
 
@@ -94,14 +97,14 @@ def of_upgrade(record: Record) -> Iterator[report.Figure]:
     yield report.none("jobs that did not run through", broken)
 
 
-def _rolled(stack: Stack, record: Record, images: Mapping[str, str]) -> report.Figure:
+def _rolled(stack: Stack, record: Record, new: str) -> report.Figure:
     """Wait until all slurmd pods have the new image. Return a figure of how long after the last job that was."""
     which = ("-n", stack.namespace, "-l", f"{names.LABEL_ROLE}=compute")
     image = 'jsonpath={.items[*].spec.containers[?(@.name=="slurmd")].image}'
 
     def are_new() -> bool:
         found = stack.kubectl("get", "pods", *which, "-o", image).split()
-        if len(found) != NODES or set(found) != {images["slurmd"]}:
+        if len(found) != NODES or set(found) != {new}:
             raise NotYet(str(found))
         return all(story.is_idle(node) for node in stack.slurm_nodes().values())
 
