@@ -14,6 +14,7 @@ import click
 from demo import bring_up, story
 from demo.stack import Stack
 from devcluster import Cluster
+from devcluster.waiting import NeverSo, wait_until_none
 from tests.bench import report
 from tests.bench.asked import CLUSTER, SUITE
 from tests.e2e.workloads import NAMESPACE
@@ -68,10 +69,22 @@ def own_stack(
             cluster.down()
 
 
-def recorded_once(stack: Stack, jobs: Collection[str], *, what: str = "records lost or doubled") -> report.Figure:
-    """Return a figure of the jobs, given by name, for which slurmdbd has no record or several."""
-    recorded = stack.login("sacct -anXP -o jobname -S now-1day").split()
-    wrong = [name for name in jobs if recorded.count(name) != 1]
+def recorded_once(
+    stack: Stack, jobs: Collection[str], *, by: str = "jobname", what: str = "records lost or doubled"
+) -> report.Figure:
+    """Wait until slurmdbd has one record with an end of each job, given by name or `jobid`. Return a figure of those
+    for which it has not.
+    """
+    wrong: list[str] = []
+
+    def unrecorded() -> list[str]:
+        lines = stack.login(f"sacct -anXP -o {by},end -S now-1day").splitlines()
+        ended = [line.partition("|")[0] for line in lines if not line.endswith("Unknown")]
+        wrong[:] = [f"{job}: {ended.count(job)}" for job in jobs if ended.count(job) != 1]
+        return wrong
+
+    with contextlib.suppress(NeverSo):
+        wait_until_none(unrecorded, timeout_s=240, what="one record of each job", every_s=5.0)
     return report.none(what, wrong, n=len(jobs))
 
 

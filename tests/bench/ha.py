@@ -8,7 +8,6 @@ it is switched off, only its disk is left.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import functools
 import itertools
 import os
@@ -24,15 +23,16 @@ from demo.bring_up import GPUS_PER_NODE, install, slurm_values
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from devcluster import Cluster
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NeverSo, NotYet, wait, wait_until_none
+from devcluster.waiting import NotYet, wait, wait_until_none
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.overview.installation import Lease
 from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.chaos.judge import SAVED_AFTER_S
 from tests.bench.chaos.observer import Repeated
-from tests.bench.clusters import own_stack
+from tests.bench.clusters import own_stack, recorded_once
 from tests.doubles.apiserver import merged
 from tests.e2e import processes, workloads
 
@@ -300,7 +300,8 @@ class Run:
         self._none("pods lost", bad, n=len(made))
         wanted = [pod.annotations[names.ANNOTATION_JOB_ID] for pod in pods(self._stack)]
         wanted += [str(sent.job) for sent in self._load.sent if sent.job and sent.name not in young]
-        self._none("records lost or doubled", self._unrecorded(wanted), n=len(wanted))
+        what = f"{self._replicas} slurmctld, records lost or doubled"
+        self._found.append(recorded_once(self._stack, wanted, by="jobid", what=what))
         self._stack.kubectl("delete", "pods", "-l", f"app={_APP}", "-n", workloads.NAMESPACE)
 
     def _is_young(self, asked_s: float) -> bool:
@@ -322,21 +323,6 @@ class Run:
             said.setdefault(name, []).append(word)
         return said
 
-    def _unrecorded(self, wanted: Sequence[str]) -> list[str]:
-        """Wait until slurmdbd has one record of each job. Return those for which it has not."""
-        left: list[str] = []
-
-        def untold() -> list[str]:
-            nonlocal left
-            lines = self._stack.login("sacct -anXP -o jobid,end -S now-1day").splitlines()
-            ended = [line.partition("|")[0] for line in lines if not line.endswith("Unknown")]
-            left = [f"{job}: {ended.count(job)}" for job in wanted if ended.count(job) != 1]
-            return left
-
-        with contextlib.suppress(NeverSo):
-            wait_until_none(untold, timeout_s=240, what="one record of each", every_s=5.0)
-        return left
-
 
 _MOVE: Final = ("slurmrestd", "operator", "syncer", "scheduler")
 _STAY: Final = ("slurmctld", "mariadb", "slurmdbd", "accounts")
@@ -344,7 +330,7 @@ _STAY: Final = ("slurmctld", "mariadb", "slurmdbd", "accounts")
 
 
 def pods(stack: Stack) -> Sequence[Pod]:
-    return stack.kubectl.list(Pod, "pods", "-n", workloads.NAMESPACE, "-l", f"app={_APP}")
+    return workloads.labelled(stack, _APP)
 
 
 def spaces(stack: Stack) -> tuple[str, str]:
@@ -364,12 +350,12 @@ def part_of(pod: Pod) -> str:
 def time_of(pod: Pod, condition: str) -> float:
     """Return since when a condition of the pod is True, in seconds since the epoch; 0 if it is not."""
     found = pod.condition(condition)
-    return _seconds(found.last_transition_time or "") if found is not None and found.status == "True" else 0.0
+    return (
+        parse_rfc3339(found.last_transition_time or "").timestamp()
+        if found is not None and found.status == "True"
+        else 0.0
+    )
 
 
 def created_s(pod: Pod) -> float:
-    return _seconds(pod.metadata.creation_timestamp)
-
-
-def _seconds(text: str) -> float:
-    return datetime.datetime.fromisoformat(text).timestamp()
+    return parse_rfc3339(pod.metadata.creation_timestamp).timestamp()

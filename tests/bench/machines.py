@@ -440,7 +440,7 @@ def asleep(cluster: Cluster, door: str) -> int:
 
 def running_pod(stack: Stack) -> Pod:
     """Return the service's only pod, which runs."""
-    pods = stack.kubectl.list(Pod, "pods", "-n", NAMESPACE, "-l", f"app={_NAME}")
+    pods = workloads.labelled(stack, _NAME)
     running = [pod for pod in pods if pod.status.phase == "Running" and not pod.is_deleting]
     if len(pods) != 1 or not running:
         raise NotYet(str([(pod.name, pod.status.phase, pod.is_deleting) for pod in pods]))

@@ -41,6 +41,7 @@ from tests.bench.clusters import breakable_demo, idle_demo
 from tests.e2e.agreement import node_disagreements, wait_for_agreement
 from tests.e2e.timeline import Sighting, Timeline, watching
 from tests.e2e.workloads import NAMESPACE as WORKLOADS
+from tests.e2e.workloads import labelled
 
 Seen = TypeVar("Seen", CordonSeen, PodSeen)
 QUICK_MINUTES = 5.0
@@ -207,8 +208,8 @@ def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
     def stands_still() -> bool:
         nonlocal left, moved_s
         # The last pod may have no job yet, so pods are counted, too.
-        pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS, "-l", f"app={LABEL}")
-        seen = {f"pod {pod.name} {pod.status.phase}" for pod in pods if not pod.is_finished}
+        left_pods = (pod for pod in labelled(stack, LABEL) if not pod.is_finished)
+        seen = {f"pod {pod.name} {pod.status.phase}" for pod in left_pods}
         seen |= {*stack.squeue("--format=%i %j %T").splitlines()}
         if seen != left:
             left, moved_s = seen, time.monotonic()

@@ -350,8 +350,7 @@ class Load:
         return state.capitalize() if state in _LIVES else "gone"
 
     def _pods(self) -> dict[str, Pod]:
-        found = self._stack.kubectl.list(Pod, "pods", "-n", NAMESPACE, "-l", f"app={LABEL}")
-        return {pod.name: pod for pod in found}
+        return {pod.name: pod for pod in workloads.labelled(self._stack, LABEL)}
 
     # ------------------------------------------------------------------ events
 
