@@ -48,12 +48,11 @@ _PREEMPTED = "stop() { trap '' TERM; date +%s.%N; exit 0; }; trap stop TERM; ech
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each thing is measured, and the seed for the order of the moments."""
+    """How often each thing is measured."""
 
     start: int = 30
     handover: int = 21
     drain: int = 50
-    seed: int = 1
 
 
 QUICK = Rounds(start=3, handover=3, drain=3)
@@ -68,20 +67,19 @@ async def _measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
     wait_for_agreement(stack, timeout_s=60, after="nothing: the bench needs an idle cluster")
     async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:
         return [
-            *await _start_figures(stack, kube, slurm, rounds),
+            *await _start_figures(stack, kube, slurm, rounds.start),
             *await _handover_figures(stack, kube, slurm, rounds.handover),
             *await _drain_figures(stack, kube, slurm, rounds.drain),
             *await _request_figures(stack, kube, slurm, rounds.start),
         ]
 
 
-async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds) -> list[report.Figure]:
-    n = rounds.start
+async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
     services: list[float] = []
     pods: list[float] = []
     jobs: list[float] = []
     async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
-        for number, fraction in enumerate(_moments(n, rounds.seed)):
+        for number, fraction in enumerate(_moments(n)):
             for restart_policy, took in (("Always", services), ("Never", pods)):
                 await _wait_for_fraction(fraction)
                 name = f"bench-{restart_policy.lower()}-{number}"
@@ -103,14 +101,14 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
     ]
 
 
-def _moments(n: int, seed: int) -> list[float]:
+def _moments(n: int) -> list[float]:
     """Return `n` fractions of a second, evenly spread, in random order.
 
     Slurm looks at new jobs at full seconds, so most of the time is the wait for the next one. Pods and jobs must begin
     at the same moments within the second, so that neither has an advantage.
     """
     moments = [(index + 0.5) / n for index in range(n)]
-    random.Random(seed).shuffle(moments)
+    random.Random(1).shuffle(moments)
     return moments
 
 
