@@ -282,8 +282,6 @@ class Run:
             report.observed(figure, value_s) if bound is None else report.at_most(figure, value_s, bound=bound)
         )
 
-    # -------------------------------------------------------------------- at the end
-
     def _compare(self) -> None:
         """Check that each accepted job ran once and has one record. Jobs that slurmctld had not saved count apart."""
         wait_until_none(self._left, timeout_s=_PATIENCE_S, what="jobs and pods to end", every_s=2.0)

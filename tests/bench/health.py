@@ -149,9 +149,6 @@ def _lasted(each: Suffered) -> float:
     return each.back_s - each.begun_s
 
 
-# --------------------------------------------------------------------------------------------------------- on a cluster
-
-
 def _kill_parts(stack: Stack, seed: int, over: threading.Event, kills: list[float]) -> None:
     rng = random.Random(seed)
     while not over.wait(rng.uniform(0.5, 1.5) * _KILLS_S):

@@ -92,8 +92,6 @@ class _Bench:
                         *await self._gangs(kube, slurm),
                     ]
 
-    # ----------------------------------------------------------------- ground
-
     async def _furnish(self, kube: Kube) -> None:
         await make_namespace(kube)
         await kube.create(f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"metadata": {"name": _CONFIG_MAP}})
@@ -160,8 +158,6 @@ class _Bench:
             return restart.to_place(records, in_file, enough_s=_PACE.start_s) is in_file
 
         await until(is_laid, timeout_s=PATIENCE_S, what="the topology file is loaded", every_s=2.0)
-
-    # ---------------------------------------------------------------- figures
 
     def _at(self, figure: str) -> str:
         return f"{self._pool.size} nodes: {figure}"

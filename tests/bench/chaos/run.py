@@ -156,9 +156,6 @@ async def _carry_out(run: _Cast, started_s: float) -> None:
         await asyncio.to_thread(run.saboteur.mend_all)
 
 
-# ----------------------------------------------------------------- quiet end
-
-
 def _settle(run: _Cast) -> Ending:
     """Wait until both sides agree, the queue is empty and no placeholder job is left; then delete the load."""
     forgotten_ = _end_forgotten(run)
@@ -238,9 +235,6 @@ def _leaked(stack: Stack) -> tuple[str, ...]:
     return tuple(f"job {line}" for line in jobs if line.rsplit(":", 1)[-1] not in uids)
 
 
-# ------------------------------------------------------- what the watches saw
-
-
 def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
     """Return each slurmd pod that got a deletion timestamp or was gone."""
     found = []
@@ -295,9 +289,6 @@ def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
         is_deleting=pod.is_deleting,
         why=target.message if target is not None else "",
     )
-
-
-# -------------------------------------------------------------------- reports
 
 
 def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> list[report.Figure]:

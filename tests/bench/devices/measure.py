@@ -246,8 +246,6 @@ class Load:
         self._stack.kubectl("delete", "pod", "-n", NAMESPACE, name, "--wait")
         return took_s
 
-    # ------------------------------------------------------------- come and go
-
     def _begin(self, name: str, door: Door, *, delay_s: float) -> _Member:
         time.sleep(delay_s)
         if door is Door.POD:
@@ -303,8 +301,6 @@ class Load:
             spec["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
         return body
 
-    # ----------------------------------------------------------------- waiting
-
     def _settle(self) -> str:
         """Wait until all pods and jobs run. Those that do not in time are ended, and returned in words."""
         try:
@@ -351,8 +347,6 @@ class Load:
 
     def _pods(self) -> dict[str, Pod]:
         return {pod.name: pod for pod in workloads.labelled(self._stack, LABEL)}
-
-    # ------------------------------------------------------------------ events
 
     def _break(self, event: Event | None) -> Callable[[], object]:
         """Kill a part of the cluster. Return a function that brings it back."""
