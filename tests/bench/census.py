@@ -36,7 +36,7 @@ class Census(msgspec.Struct, frozen=True):
         shares = {name: (spent_s - before.cpu_s.get(name, 0.0)) / span_s for name, spent_s in self.cpu_s.items()}
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
-    def busiest_since(self, before: Census, *, cores: int) -> str:
+    def busiest_since(self, before: Census, *, cores: int = os.cpu_count() or 1) -> str:
         """Say in words which programs used the machine most since `before`."""
         shares = self.shares_since(before)
         machine = (self.machine_s - before.machine_s) / (self.at_s - before.at_s or _TICK_S)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
 from sunkpy.syncer.places import ConfigMap
+from tests.bench import census
 from tests.integration.apiserver import Apiserver
 from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealSlurm
 from tests.polling import until
@@ -72,6 +74,12 @@ class ControlPlane(Apiserver):
         super().__init__(folder, {}, flags=_NOTHING_IS_ADDED)
         self.folder = folder
         self.admin = self.kubeconfig("admin")
+
+    def pids(self, own: Mapping[str, int], *, slurm: int = 0) -> dict[str, int]:
+        """Return the process ids of all programs by name: with `own`, the bench, and Slurm's daemons below `slurm`."""
+        started = {name: process.pid for name, process in self.processes.items()}
+        daemons = census.slurm_daemons_of(slurm) if slurm else {}
+        return {**started, **daemons, **own, "bench": os.getpid()}
 
     def start_binder(self) -> None:
         """Start kube-scheduler; `end(BINDER)` ends it."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -115,7 +115,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         took_s = await work()
         after = census.take(self.pids())
         cpu_s = {name: used_s - before.cpu_s.get(name, 0.0) for name, used_s in after.cpu_s.items()}
-        return Used(took_s=took_s, cpu_s=cpu_s, in_words=after.busiest_since(before, cores=os.cpu_count() or 1))
+        return Used(took_s=took_s, cpu_s=cpu_s, in_words=after.busiest_since(before))
 
     async def clear(self, prefix: str) -> None:
         """Remove all pods whose name begins with `prefix`, and end all jobs."""
@@ -157,12 +157,8 @@ class Bench:
                 scheduling(folder / "scheduler", kubeconfig, running.settings, holds=self._holds) as scheduler,
                 pods.watched(),
             ):
-
-                def pids() -> dict[str, int]:
-                    plane = {name: process.pid for name, process in self._plane.processes.items()}
-                    own = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
-                    return {**plane, **census.slurm_daemons_of(running.real.pid), **own}
-
+                own = {"scheduler": scheduler.process.pid}
+                pids = partial(self._plane.pids, own, slurm=running.real.pid)
                 yield Ground(kube=kube, slurm=running.slurm, scheduler=scheduler, pods=pods, pids=pids)
                 await pods.remove("")
 

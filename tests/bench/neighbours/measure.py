@@ -9,9 +9,9 @@ and another one the rest.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -85,7 +85,7 @@ class Bench:
         self._pods = pods
         self._sizes = sizes
         self._parts: list[Part] = []
-        self._pids = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
+        self._pids = partial(plane.pids, {"scheduler": scheduler.process.pid})
 
     async def run(self) -> list[report.Figure]:
         sizes, crowd = self._sizes, self._crowd
@@ -161,11 +161,11 @@ class Bench:
         return msgspec.structs.replace(turn, figure=f"{turn.figure}{when}")
 
     async def _part(self, name: str, work: Awaitable[T]) -> T:
-        began, began_s = census.take(self._pids), time.monotonic()
+        began, began_s = census.take(self._pids()), time.monotonic()
         try:
             return await work
         finally:
-            in_words = census.take(self._pids).busiest_since(began, cores=os.cpu_count() or 1)
+            in_words = census.take(self._pids()).busiest_since(began)
             self._parts.append(Part(name=name, began_s=began_s, ended_s=time.monotonic(), in_words=in_words))
 
     def _against(self, alone: Sequence[float], when: str, took: Sequence[float]) -> list[report.Figure]:

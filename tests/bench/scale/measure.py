@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import random
 import re
 import time
@@ -76,7 +75,6 @@ _LOOK_S = 0.02
 _QUIET_S, _QUIET_PER_S = 10.0, 2
 _PAUSE_S = 1.0
 _NEW_NODES = 50
-_CORES = os.cpu_count() or 1
 
 
 def measure(asked: Asked) -> list[report.Figure]:
@@ -102,7 +100,7 @@ class Bench:
         self._rounds = rounds
         self._plane = plane
         self._ours: dict[str, Ours] = {}
-        self._daemons: dict[str, int] = {}
+        self._slurm_pid = 0
         self._moments = random.Random(pool.size)
 
     async def run(self) -> list[report.Figure]:
@@ -120,7 +118,7 @@ class Bench:
                     return [*created, *await self._mirrored(kube, pods, slurm)]
 
     async def _mirrored(self, kube: Kube, pods: Pods, running_slurm: RunningSlurm) -> list[report.Figure]:
-        self._daemons = census.slurm_daemons_of(running_slurm.real.pid)
+        self._slurm_pid = running_slurm.real.pid
         settings = running_slurm.settings
         slurm = Slurm.connect(as_admin(settings))
         without = await self._share_of_slurmctld()
@@ -139,7 +137,7 @@ class Bench:
                 rate, failing = (starts.submitted - before) / span_s, (starts.failed - failed) / span_s
             held = self._take().memory_mib
         await slurm.close()
-        new_node_s = await self._new_node_s(running_slurm.real.pid)
+        new_node_s = await self._new_node_s()
         new_node = f"{self._at}: slurmctld's processor time for a new node"
         return [
             *quiet,
@@ -178,7 +176,7 @@ class Bench:
         before, began_s = self._take(), time.monotonic()
         await kube.create(paths.nodesets(NAMESPACE), ground.nodeset())
         all_there_s = await pods.until(lambda: len(pods) >= self._pool.size, what="all pods of the NodeSet")
-        return figures.created(self._at, all_there_s - began_s, peers_s, self._used_since(before))
+        return figures.created(self._at, all_there_s - began_s, peers_s, self._take().busiest_since(before))
 
     # ------------------------------------------------------------------- idle
 
@@ -211,9 +209,9 @@ class Bench:
         await asyncio.sleep(self._rounds.idle_s)
         return self._take().shares_since(before)["slurmctld"]
 
-    async def _new_node_s(self, namespaces_of: int) -> float:
+    async def _new_node_s(self) -> float:
         """Return slurmctld's processor time for each of some more nodes, made one by one as slurmds register."""
-        scontrol = ["nsenter", f"--target={namespaces_of}", "--all", "scontrol", "create"]
+        scontrol = ["nsenter", f"--target={self._slurm_pid}", "--all", "scontrol", "create"]
         before = self._take()
         for number in range(_NEW_NODES):
             node = f"NodeName=new-{number} NodeAddr=127.0.0.1 CPUs={self._pool.cpus} State=EXTERNAL"
@@ -237,7 +235,7 @@ class Bench:
         for number in range(min(self._rounds.samples, self._pool.size // 2)):
             await asyncio.sleep(self._moments.uniform(0, _PAUSE_S))
             took_s.append(await sample(number))
-        return took_s, self._used_since(before)
+        return took_s, self._take().busiest_since(before)
 
     async def _cordon(self, kube: Kube, slurm: Slurm, number: int) -> float:
         """Cordon a Node. Return the seconds until Slurm shows the drain."""
@@ -270,16 +268,9 @@ class Bench:
             self._ours[name] = process
             yield
 
-    def _pids(self) -> dict[str, int]:
-        programs = {name: process.pid for name, process in self._plane.processes.items()}
-        ours = {name: process.process.pid for name, process in self._ours.items()}
-        return {**programs, **ours, **self._daemons, "the bench": os.getpid()}
-
     def _take(self) -> census.Census:
-        return census.take(self._pids())
-
-    def _used_since(self, before: census.Census) -> str:
-        return self._take().busiest_since(before, cores=_CORES)
+        ours = {name: process.process.pid for name, process in self._ours.items()}
+        return census.take(self._plane.pids(ours, slurm=self._slurm_pid))
 
 
 async def _is_quiet(kube: Kube) -> bool:
