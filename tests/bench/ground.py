@@ -219,3 +219,21 @@ async def _is_up(slurm: Slurm) -> bool:
         await slurm.nodes()
         return True
     return False
+
+
+async def time_cordon(kube: Kube, slurm: Slurm, node: str, slurm_node: str) -> float:
+    """Cordon a Node. Return the seconds until Slurm shows the drain, to 0.02 s; then undo it, and wait for that."""
+
+    async def until_shown(*, is_drain: bool) -> None:
+        async def is_shown() -> bool:
+            return (await slurm.node(slurm_node)).is_drain is is_drain
+
+        await until(is_shown, timeout_s=60, what=f"Slurm node {slurm_node} is as its Node", every_s=0.02)
+
+    began_s, path = time.monotonic(), paths.node(node)
+    await kube.patch(path, {"spec": {"unschedulable": True}})
+    await until_shown(is_drain=True)
+    took_s = time.monotonic() - began_s
+    await kube.patch(path, {"spec": {"unschedulable": None}})
+    await until_shown(is_drain=False)
+    return took_s

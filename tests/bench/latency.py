@@ -18,20 +18,20 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import msgspec
 
 from demo.stack import Stack
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.states import SlurmNode, is_job_ended
+from sunkpy.core.model.states import is_job_ended
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodeChange, Slurm
 from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.clusters import idle_demo, time_sbatch
+from tests.bench.ground import time_cordon
 from tests.e2e import handover, processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.slurm_access import slurm_client
@@ -39,7 +39,6 @@ from tests.e2e.timeline import Timeline, named, watching
 from tests.polling import until
 
 LABEL = "sunkpy-bench"
-_POLL_S = 0.02
 _ADDED_S = 0.2
 _AT_ONCE, _QUEUED = 0.25, 1.5
 """The most time that a service and a batch pod may take, as a multiple of what `sbatch` takes."""
@@ -160,18 +159,12 @@ async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> l
 def _preempt_jobs(stack: Stack) -> list[float]:
     """Return for each node the seconds from the end of a preempted Slurm job to the start of its successor."""
     nodes = list(stack.slurm_nodes())
-    options = ("--exclusive", "--no-requeue")
-    low = [
-        stack.sbatch("-p", "low", "-w", node, *options, "-o", f"low-{node}.out", script=_PREEMPTED) for node in nodes
-    ]
-    for job in low:
+    options = ("-p", "low", "--exclusive", "--no-requeue")
+    for job in [stack.sbatch(*options, "-w", node, "-o", f"low-{node}.out", script=_PREEMPTED) for node in nodes]:
         stack.wait_for_job(job, "RUNNING", timeout_s=30)
     # A job is RUNNING shortly before its script begins: wait until the script can record its end.
     stack.login(f"until [ $(cat low-*.out | grep -c up) -eq {len(nodes)} ]; do sleep 0.1; done", timeout_s=30)
-    high = [
-        stack.sbatch("-p", "high", "-w", node, *options, "-o", "handover-%j.out", script=handover.JOB_SCRIPT)
-        for node in nodes
-    ]
+    high = [handover.submit(stack, node) for node in nodes]
     starts = {node: start_s for start_s, node in (handover.job_start(stack, job) for job in high)}
     said = stack.login("for f in low-*.out; do echo $f $(grep -E '^[0-9.]+$' $f); rm -f $f; done").splitlines()
     ends = {
@@ -188,7 +181,7 @@ async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list
         while len(to_slurm) < n:
             pod = pods[len(to_slurm) % len(pods)]
             slurm_node, node = pod.labels[names.LABEL_SLURM_NODE], pod.spec.node_name
-            to_slurm.append(await _time_cordon(kube, slurm, node, slurm_node))
+            to_slurm.append(await time_cordon(kube, slurm, node, slurm_node))
             to_kube.append(await _time_slurm_drain(slurm, nodes, node, slurm_node))
     found = []
     for what, took, bound in (
@@ -198,16 +191,6 @@ async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list
         found.append(report.at_most(f"{what}, p95", report.p95(took), bound=bound, n=n))
         found.append(report.observed(f"{what}, median", report.median(took), n=n))
     return found
-
-
-async def _time_cordon(kube: Kube, slurm: Slurm, node: str, slurm_node: str) -> float:
-    begun_s = time.time()
-    await kube.patch(paths.node(node), {"spec": {"unschedulable": True}})
-    await _until_node(slurm, slurm_node, lambda found: found.is_drain)
-    took_s = time.time() - begun_s
-    await kube.patch(paths.node(node), {"spec": {"unschedulable": None}})
-    await _until_node(slurm, slurm_node, lambda found: not found.is_drain)
-    return took_s
 
 
 async def _time_slurm_drain(slurm: Slurm, nodes: Timeline[Node], node: str, slurm_node: str) -> float:
@@ -260,13 +243,6 @@ def _asked(stack: Stack) -> Counter[str]:
         path = f"/api/v1/namespaces/{stack.namespace}/pods/{pod.name}:8080/proxy/metrics"
         found += census.read(stack.kubectl("get", "--raw", path)).calls
     return found
-
-
-async def _until_node(slurm: Slurm, name: str, is_so: Callable[[SlurmNode], bool]) -> None:
-    async def check() -> bool:
-        return is_so(await slurm.node(name))
-
-    await until(check, timeout_s=60, what=f"Slurm node {name}", every_s=_POLL_S)
 
 
 async def _idle(slurm: Slurm) -> None:

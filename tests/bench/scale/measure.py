@@ -27,7 +27,7 @@ from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, report
 from tests.bench.asked import Asked
-from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, control_plane, slurm_of
+from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, control_plane, slurm_of, time_cordon
 from tests.bench.ours import Ours, as_admin, running, scheduler_settings, syncer_settings
 from tests.bench.scale import figures, ground
 from tests.bench.scale.ground import DAEMONS, PEER_NAMESPACE, Pods, pool_of
@@ -71,7 +71,6 @@ def free_mib() -> int:
 
 _DAEMONSETS = f"/apis/apps/v1/namespaces/{PEER_NAMESPACE}/daemonsets"
 _EVENT_S = 60.0
-_LOOK_S = 0.02
 _QUIET_S, _QUIET_PER_S = 10.0, 2
 _PAUSE_S = 1.0
 _NEW_NODES = 50
@@ -223,7 +222,10 @@ class Bench:
     async def _delays(self, kube: Kube, pods: Pods, slurm: Slurm, under: str) -> list[report.Figure]:
         """Time cordons and drains. Each sample has a node of its own, and is undone at once."""
         half = self._pool.size // 2
-        cordon = await self._sampled(lambda number: self._cordon(kube, slurm, number))
+        pool = self._pool
+        cordon = await self._sampled(
+            lambda number: time_cordon(kube, slurm, pool.node(number), pool.slurm_node(number))
+        )
         drain = await self._sampled(lambda number: self._drain(pods, slurm, half + number))
         await pods.until(lambda: not pods.drained, what="all drains are lifted")
         kinds = ((figures.CORDON, cordon), (figures.DRAIN, drain))
@@ -236,20 +238,6 @@ class Bench:
             await asyncio.sleep(self._moments.uniform(0, _PAUSE_S))
             took_s.append(await sample(number))
         return took_s, self._take().busiest_since(before)
-
-    async def _cordon(self, kube: Kube, slurm: Slurm, number: int) -> float:
-        """Cordon a Node. Return the seconds until Slurm shows the drain."""
-        name, node = self._pool.slurm_node(number), paths.node(self._pool.node(number))
-
-        async def is_drained() -> bool:
-            return (await slurm.node(name)).is_drain
-
-        began_s = time.monotonic()
-        await kube.patch(node, {"spec": {"unschedulable": True}})
-        await until(is_drained, timeout_s=_EVENT_S, what=f"Slurm node {name} is drained", every_s=_LOOK_S)
-        took_s = time.monotonic() - began_s
-        await kube.patch(node, {"spec": {"unschedulable": None}})
-        return took_s
 
     async def _drain(self, pods: Pods, slurm: Slurm, number: int) -> float:
         """Drain a Slurm node. Return the seconds until the pod's condition shows it."""
