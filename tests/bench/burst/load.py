@@ -25,7 +25,7 @@ from tests.bench.simulated import AT_ONCE, POOL, WORKLOADS
 from tests.polling import until
 
 MEMORY_MIB = 64
-PEER_IN_FLIGHT = 10
+_PEER_IN_FLIGHT = 10
 
 
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,17 +165,19 @@ class Pods(PodWatch):
         self.waits -= gone
 
 
-async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool = False) -> list[JobId]:
-    """Submit jobs with ten requests in flight, as batch jobs or, with `at_once`, as allocations. Return their ids."""
+async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool = False, user: str = "") -> list[JobId]:
+    """Submit jobs with ten requests in flight, as batch jobs of this user or, with `at_once`, as allocations. Return
+    their ids.
+    """
     ids: list[JobId] = []
 
     async def submit(job: JobSpec) -> None:
-        made = await (slurm.allocate_now(job) if at_once else slurm.submit_job(job))
+        made = await (slurm.allocate_now(job) if at_once else slurm.submit_job(job, user=user))
         if made is None:
             raise ValueError(f"Slurm has no room for {job.name} at once")
         ids.append(made.job_id)
 
-    await in_flight(PEER_IN_FLIGHT, (partial(submit, job) for job in jobs))
+    await in_flight(_PEER_IN_FLIGHT, (partial(submit, job) for job in jobs))
     return ids
 
 
@@ -195,7 +197,7 @@ async def end_all(slurm: Slurm) -> None:
     async def have_ended() -> bool:
         known = await slurm.jobs_state()
         left = [id for id, state in known.items() if not states.is_job_ended(state)]
-        await in_flight(PEER_IN_FLIGHT, (partial(cancel, id) for id in left))
+        await in_flight(_PEER_IN_FLIGHT, (partial(cancel, id) for id in left))
         return not left and not any(states.is_job_completing(state) for state in known.values())
 
     await until(have_ended, timeout_s=PATIENCE_S, what="all jobs have ended")

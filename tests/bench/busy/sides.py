@@ -13,7 +13,6 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
 
 import msgspec
 import yaml
@@ -27,9 +26,9 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, ground
-from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, Wave, all_run
+from tests.bench.burst.load import MEMORY_MIB, Pods, Wave, all_run, submit_plain
 from tests.bench.clusters import time_sbatch
-from tests.bench.ground import ControlPlane, RunningSlurm, in_flight
+from tests.bench.ground import ControlPlane, RunningSlurm
 from tests.bench.ours import scheduling
 from tests.bench.simulated import WORKLOADS, Pool, furnish
 from tests.e2e import processes, workloads
@@ -89,24 +88,21 @@ async def take_nodes(side: Side) -> None:
         for number in range(side.nodes - IDLE)
     ]
     async with side.slurm() as slurm:
-        made = [(await slurm.submit_job(job, user=OWNER)).job_id for job in jobs]
-        await all_run(slurm, made)
+        await all_run(slurm, await submit_plain(slurm, jobs, user=OWNER))
 
 
 async def queue_more(side: Side, count: int) -> JobId:
     """Queue `count` more jobs. Return the first of them."""
     await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=down")
-    made: list[JobId] = []
-
-    async def submit(slurm: Slurm, number: int) -> None:
-        job = JobSpec(
+    jobs = (
+        JobSpec(
             name=JOBS, script=_KEEPS_NODE, shared="none", minimum_nodes=WANTED, maximum_nodes=WANTED, tasks=WANTED,
             time_limit_min=_QUEUED_MIN + number % 600,
-        )  # fmt: skip
-        made.append((await slurm.submit_job(job, user=OWNER)).job_id)
-
+        )
+        for number in range(count)
+    )  # fmt: skip
     async with side.slurm() as slurm:
-        await in_flight(PEER_IN_FLIGHT, (partial(submit, slurm, number) for number in range(count)))
+        made = await submit_plain(slurm, jobs, user=OWNER)
     await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=up")
     return min(made)
 
