@@ -136,8 +136,8 @@ async def beside(*work: Coroutine[object, object, object]) -> AsyncIterator[None
             finally:
                 for task in tasks:
                     task.cancel()
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
 
 
 async def bring(kube: Kube, namespace: str, config_map: str, put: Callable[[str, str], object]) -> None:
