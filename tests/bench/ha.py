@@ -215,7 +215,7 @@ class Run:
     def _kill(self) -> None:
         pod = next(pod for pod in processes.pods_of(self._stack, "slurmctld") if pod.name.endswith("-0"))
         self._kills.append(time.time())
-        processes.kill_all(processes.pids_of(pod, program="slurmctld"))
+        processes.kill_program([pod], "slurmctld")
         self._until_served("killed")
         time.sleep(_LOAD_S)
 

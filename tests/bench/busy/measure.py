@@ -19,7 +19,7 @@ from demo.slurm_text import parse_oneliner
 from sunkpy.core.model.states import JobId
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.busy.sides import DOORS, Side, chart_parameters, queue_more, real, simulated, take_nodes
+from tests.bench.busy.sides import DOORS, Side, chart_parameters, queue_more, real, simulated, take_nodes, time_door
 from tests.bench.clusters import idle_demo
 from tests.bench.ground import control_plane
 from tests.polling import until
@@ -98,7 +98,7 @@ async def _behind(side: Side, name: str, rounds: int) -> Behind:
     for number in range(rounds):
         for door in DOORS:
             await asyncio.sleep(random.uniform(0, _PAUSE_S))
-            took_s[door].append(await side.doors.time(door, f"busy-{name}-{door}-{number}"))
+            took_s[door].append(await time_door(side, door, f"busy-{name}-{door}-{number}"))
     shown = (f"{door} {' '.join(f'{took:.1f}' for took in took_s[door])}" for door in DOORS)
     click.echo(f"busy: {side.name}, {name}: {', '.join(shown)}; load {os.getloadavg()[0]:.1f}")
     share = (_backfill_s(side) - used_s) / (time.monotonic() - began_s)

@@ -12,9 +12,8 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
-import msgspec
 import yaml
 
 from demo import bring_up, person
@@ -38,41 +37,12 @@ from tests.polling import until
 PATIENCE_S = 60.0
 """What has no node after this many seconds is counted with this time."""
 DOORS = ("service", "pod", "sbatch")
-
-
-class Doors(msgspec.Struct, frozen=True, kw_only=True):
-    """The ways into one cluster. `body`: returns a small pod with this name and restartPolicy. `sbatch`: submits a
-    small job with this name, and returns the seconds until it runs, at most PATIENCE_S. `grace_s`: the grace period
-    of a pod's deletion; 0 if no kubelet runs.
-    """
-
-    kube: Kube
-    pods: Pods
-    body: Callable[[str, str], dict[str, object]]
-    sbatch: Callable[[str], Awaitable[float]]
-    grace_s: int
-
-    async def time(self, door: str, name: str) -> float:
-        """Return the seconds until a pod or job of this name has a node; `door` is one of DOORS."""
-        if door == "sbatch":
-            return await self.sbatch(name)
-        began_s = time.monotonic()
-        await self.pods.create([self.body(name, "Always" if door == "service" else "Never")])
-        try:
-            await self.pods.until(lambda: name in self.pods.bound_s, what=f"{name} bound", timeout_s=PATIENCE_S)
-            return self.pods.bound_s[name] - began_s
-        except TimeoutError:
-            return PATIENCE_S
-        finally:
-            await self.kube.delete(paths.pod(WORKLOADS, name), grace_period_s=self.grace_s)
-            await self.pods.until(lambda: self.pods.get(name) is None, what=f"{name} gone", timeout_s=PATIENCE_S)
-
-
 OWNER = person.NAME
 IDLE, WANTED = 2, 3
 _SMALL_MIN, _QUEUED_MIN, _RUNNING_MIN = 5, 60, 600
 _KEEPS_NODE = "#!/bin/sh\nexec sleep 360000\n"
 _CLEAR_S = 900.0
+_LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
 
 
 def chart_parameters() -> list[str]:
@@ -113,7 +83,12 @@ class Simulated:
     def __init__(self, running: RunningSlurm, kube: Kube, pods: Pods, nodes: int) -> None:
         self.name, self.nodes = f"{nodes} simulated nodes", nodes
         self._running = running
-        self.doors = Doors(kube=kube, pods=pods, body=_simulated_body, sbatch=self.sbatch, grace_s=0)
+        self.kube, self.pods, self.grace_s = kube, pods, 0  # no kubelet runs
+
+    def body(self, name: str, restart_policy: str) -> dict[str, object]:
+        """Return a small pod."""
+        (body,) = Wave(name=name, count=1, is_service=restart_policy == "Always").bodies
+        return {**body, "metadata": {"name": name, "annotations": _LIMIT}}
 
     def admin(self, *command: str) -> str:
         return self._running.real.as_user(401, *command)
@@ -170,22 +145,14 @@ async def simulated(plane: ControlPlane, nodes: int) -> AsyncIterator[Simulated]
             yield Simulated(running, kube, pods, nodes)
 
 
-def _simulated_body(name: str, restart_policy: str) -> dict[str, object]:
-    (body,) = Wave(name=name, count=1, is_service=restart_policy == "Always").bodies
-    return {**body, "metadata": {"name": name, "annotations": _LIMIT}}
-
-
-_LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
-
-
 class Real:
     def __init__(self, stack: Stack, kube: Kube) -> None:
         self._stack = stack
         self.nodes = len(stack.nodes())
         self.name = f"{self.nodes} real nodes"
-        self.doors = Doors(kube=kube, pods=Pods(kube), body=self._body, sbatch=self.sbatch, grace_s=1)
+        self.kube, self.pods, self.grace_s = kube, Pods(kube), 1
 
-    def _body(self, name: str, restart_policy: str) -> dict[str, object]:
+    def body(self, name: str, restart_policy: str) -> dict[str, object]:
         return workloads.pod(
             name, image=self._stack.images["sunkpy"], scheduler=self._stack.scheduler_name, annotations=_LIMIT,
             command=["sleep", "600"], restart_policy=restart_policy,
@@ -226,11 +193,26 @@ class Real:
 
     async def sbatch(self, name: str) -> float:
         """Submit a small job from the login pod. Return the seconds until the first line of its script."""
-        options = f"-t {_SMALL_MIN}"
-        return await asyncio.to_thread(time_sbatch, self._stack, name, options, patience_s=PATIENCE_S)
+        return await asyncio.to_thread(time_sbatch, self._stack, name, f"-t {_SMALL_MIN}", patience_s=PATIENCE_S)
 
 
 Side = Simulated | Real
+
+
+async def time_door(side: Side, door: str, name: str) -> float:
+    """Return the seconds until a pod or job of this name has a node; `door` is one of DOORS."""
+    if door == "sbatch":
+        return await side.sbatch(name)
+    pods, began_s = side.pods, time.monotonic()
+    await pods.create([side.body(name, "Always" if door == "service" else "Never")])
+    try:
+        await pods.until(lambda: name in pods.bound_s, what=f"{name} bound", timeout_s=PATIENCE_S)
+        return pods.bound_s[name] - began_s
+    except TimeoutError:
+        return PATIENCE_S
+    finally:
+        await side.kube.delete(paths.pod(WORKLOADS, name), grace_period_s=side.grace_s)
+        await pods.until(lambda: pods.get(name) is None, what=f"{name} gone", timeout_s=PATIENCE_S)
 
 
 @contextlib.asynccontextmanager
@@ -239,7 +221,7 @@ async def real(stack: Stack) -> AsyncIterator[Real]:
     async with await Kube.connect(stack.kubeconfig) as kube:
         side = Real(stack, kube)
         try:
-            async with side.doors.pods.watched():
+            async with side.pods.watched():
                 yield side
         finally:
             await asyncio.to_thread(side.admin, "scancel", "--quiet", f"--name={JOBS}")

@@ -208,9 +208,7 @@ class Saboteur:
 
 
 def _kill_processes(pod: Pod, *, program: str) -> str:
-    pids = processes.pids_of(pod, program=program)
-    processes.kill_all(pids)
-    return f"pod {pod.name} pids {pids}"
+    return f"pod {pod.name} pids {processes.kill_program([pod], program)}"
 
 
 def _patiently(step: Callable[[], str]) -> str:

@@ -359,19 +359,15 @@ class Load:
             case Event.DRIVER if self._by_plugin:
                 selector = "app.kubernetes.io/component=device-plugin"
                 pods = self._stack.kubectl.list(Pod, "pods", "-n", self._stack.namespace, "-l", selector)
-                self._kill(pods, "sunkpy")
+                processes.kill_program(pods, "sunkpy")
             case Event.DRIVER:
                 fault.driver_stop(self._node)
                 return lambda: fault.driver_start(self._node)
             case Event.SCHEDULER:
-                self._kill(processes.pods_of(self._stack, "scheduler"), "scheduler")
+                processes.kill_program(processes.pods_of(self._stack, "scheduler"), "scheduler")
             case Event.SLURMD:
-                self._kill(self._stack.slurmd_pods(), "slurmd")
+                processes.kill_program(self._stack.slurmd_pods(), "slurmd")
         return lambda: None
-
-    def _kill(self, pods: Sequence[Pod], program: str) -> None:
-        for pod in pods:
-            processes.kill_all(processes.pids_of(pod, program=program))
 
     def _disturb(self, round_: Round) -> None:
         """Take devices from a running pod or job, by a preemption or a requeue."""
