@@ -320,9 +320,10 @@ def _wait_until_open(stack: Stack, pod: Pod) -> None:
     (docs/design/mirror.md).
     """
 
-    def is_open() -> None:
+    def is_open() -> bool:
         if (reason := _reason(stack, pod)).startswith(names.REASON_PREFIX):
             raise NotYet(reason)
+        return True
 
     wait(is_open, timeout_s=_BACK_S, what=f"the drain of {pod.name} is lifted")
 
