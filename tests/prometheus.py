@@ -8,7 +8,6 @@ import functools
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,15 +47,13 @@ class Prometheus:
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
 
-    def query(self, expression: str, *, since_s: float | None = None) -> list[dict[str, Any]]:
-        """The series of an expression now, or since then (seconds of the epoch).
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an expression now.
 
         Raises:
             AssertionError: Prometheus refused it.
         """
-        span = {"start": str(since_s), "end": str(time.time()), "step": "5"} if since_s is not None else {}
-        path = "/api/v1/query_range" if span else "/api/v1/query"
-        answer = self._client.get(path, params={"query": expression, **span}).json()
+        answer = self._client.get("/api/v1/query", params={"query": expression}).json()
         assert answer["status"] == "success", f"{expression}: {answer.get('error')}"
         found: list[dict[str, Any]] = answer["data"]["result"]
         return found
@@ -79,7 +76,6 @@ def scraping(
     targets: Sequence[tuple[str, Mapping[str, str]]],
     groups: Sequence[object] = (),
     *,
-    every: str = "1s",
     how: Mapping[str, object] | None = None,
 ) -> Iterator[Prometheus]:
     """One that scrapes these addresses, with these labels each, and keeps these groups of rules.
@@ -89,7 +85,7 @@ def scraping(
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}))
     configs = [{"targets": [address], "labels": dict(labels)} for address, labels in targets]
     config = {
-        "global": {"scrape_interval": every, "evaluation_interval": every},
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(folder / "rules.yaml")],
         "scrape_configs": [{"job_name": "pods", "honor_labels": True, "static_configs": configs, **(how or {})}],
     }

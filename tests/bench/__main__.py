@@ -43,7 +43,6 @@ from tests.bench.gitops import measure as gitops
 from tests.bench.growth import measure as growth
 from tests.bench.neighbours import measure as neighbours
 from tests.bench.people import measure as people
-from tests.bench.scale.measure import read_sizes
 from tests.bench.upgrade import measure as upgrade
 from tests.families import figures as families
 
@@ -72,15 +71,17 @@ BENCHES: Final[dict[str, Callable[[Asked], Outcome | Sequence[report.Figure]]]] 
     "machines": machines.measure,
     "families": families.measure,
 }
+_SMALLEST: Final = 100
 NOT_OF_ALL: Final = ("machines", "families", "growth")
 """Benches that `all` leaves out: they need a virtual machine, hours, or an autoscaler that has to be built first."""
 
 
-def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
-    try:
-        return read_sizes(text) if text else ()
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+def read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
+    """Return the numbers in a text such as `500,1000`. Each sample needs a node of its own."""
+    sizes = text.split(",") if text else []
+    if not all(size.isdecimal() and int(size) >= _SMALLEST for size in sizes):
+        raise click.BadParameter(f"numbers of at least {_SMALLEST} nodes, or samples would meet")
+    return tuple(map(int, sizes))
 
 
 @click.command()
@@ -97,38 +98,31 @@ def _read_sizes(_: click.Context, __: click.Parameter, text: str | None) -> tupl
     " devices: plugin; gitops: flux.",
 )
 @click.option(
-    "--sizes", callback=_read_sizes, help="scale, topology: numbers of nodes, such as 500,1000; else what fits."
+    "--sizes", callback=read_sizes, help="scale, topology: numbers of nodes, such as 500,1000; else what fits."
 )
 @click.option("--minutes", default=30.0, show_default=True, help="chaos: how long.")
 @click.option("--seed", default=1, show_default=True, help="chaos, outage, upgrade, devices: makes the same.")
-@click.option("--since", default="", metavar="COMMIT", help="upgrade: from an earlier sunkpy, not an earlier Slurm.")
-@click.option("--faults/--no-faults", default=True, help="chaos: without faults nothing may be found.")
 @click.option("--strict", is_flag=True, help="Fail when a figure does not hold.")
 def main(name: str, *, strict: bool, **options: object) -> None:
     """Run one bench, or all, and write build/reports/<name>.json."""
     signal.signal(signal.SIGTERM, _end)
     asked = msgspec.convert(options, Asked)
-    own_name = {"gitops": "gitops-flux" if asked.only == "flux" else "", "upgrade": asked.since and "upgrade-sunkpy"}
     for each in [name] if name != "all" else [each for each in BENCHES if each not in NOT_OF_ALL]:
         found = BENCHES[each](asked)
         outcome = found if isinstance(found, Outcome) else Outcome(found)
-        report.write(own_name.get(each) or each, outcome.figures)
+        report.write("gitops-flux" if (each, asked.only) == ("gitops", "flux") else each, outcome.figures)
         if strict:
             require_all(outcome.figures, outcome.violations)
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    """Exit by an exception, so that each `finally` takes its cluster down. Further SIGTERMs, which `make` sends, are
-    ignored.
-    """
+    """Exit by an exception, so that each `finally` takes its cluster down. Later SIGTERMs, of `make`, are ignored."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def require_all(figures: Sequence[report.Figure], violations: Sequence[Violation] = ()) -> None:
-    """Raise an error that names each figure that does not hold, then each violation. They come last, because a log
-    may be cut.
-    """
+    """Raise an error with each figure that does not hold, then each violation: the end of a log is read first."""
     broken = [f"{figure.figure}: {figure.value:g}" for figure in figures if not figure.holds]
     if broken:
         lines = [f"{each.rule}: {each.text}; {'; '.join(each.evidence)}" for each in violations]

@@ -19,5 +19,3 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[int, ...]
     minutes: float
     seed: int
-    since: str
-    faults: bool

@@ -1,14 +1,17 @@
-"""How much processor time and memory each program of a bench has used, from /proc."""
+"""How much processor time and memory each program of a bench has used: from /proc, or from its own metrics."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import aiohttp
 import msgspec
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests import process_tree
 
@@ -16,12 +19,11 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 _PROC = Path("/proc")
 _NAMED = 3
+_MIB = 2**20
 
 
 class Census(msgspec.Struct, frozen=True):
-    """What programs have used up to the time `at_s`: processor seconds of the whole machine and of each program, and
-    memory of each program in MiB.
-    """
+    """What programs have used up to `at_s`: processor seconds of the machine and of each program, and memory in MiB."""
 
     at_s: float
     machine_s: float
@@ -34,7 +36,7 @@ class Census(msgspec.Struct, frozen=True):
         shares = {name: (spent_s - before.cpu_s.get(name, 0.0)) / span_s for name, spent_s in self.cpu_s.items()}
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
-    def busiest_since(self, before: Census, *, cores: int) -> str:
+    def busiest_since(self, before: Census, *, cores: int = os.cpu_count() or 1) -> str:
         """Say in words which programs used the machine most since `before`."""
         shares = self.shares_since(before)
         machine = (self.machine_s - before.machine_s) / (self.at_s - before.at_s or _TICK_S)
@@ -43,7 +45,6 @@ class Census(msgspec.Struct, frozen=True):
 
 
 def take(pids: Mapping[str, int]) -> Census:
-    """Return the census of these processes, which are given by name."""
     cpu_s, memory_mib = dict[str, float](), dict[str, float]()
     at_s = time.monotonic()
     for name, pid in pids.items():
@@ -70,3 +71,45 @@ def slurm_daemons_of(parent: int) -> dict[str, int]:
     """Return Slurm's daemons below a process, by name; of several with one name, the one started last."""
     named = {process_tree.program(pid): pid for pid in process_tree.below(parent)}
     return {name: pid for name, pid in named.items() if name.startswith("slurm")}
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process has used: requests to slurmrestd by endpoint, bytes of their bodies, processor seconds, memory."""
+
+    calls: Counter[str]
+    size: float
+    cpu_s: float
+    memory_mib: float
+
+    def since(self, before: Spent) -> Spent:
+        """Return what the process has used since `before`; its memory is the present one."""
+        return Spent(
+            calls=self.calls - before.calls,
+            size=self.size - before.size,
+            cpu_s=self.cpu_s - before.cpu_s,
+            memory_mib=self.memory_mib,
+        )
+
+
+async def spent(port: int) -> Spent:
+    """Return what the process that serves its metrics on this port has used."""
+    url = f"http://127.0.0.1:{port}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return read(await answer.text())
+
+
+def read(text: str) -> Spent:
+    calls: Counter[str] = Counter()
+    size = cpu_s = memory = 0.0
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            match sample.name:
+                case "sunkpy_slurm_request_seconds_count":
+                    calls[sample.labels["endpoint"]] += int(sample.value)
+                case "sunkpy_slurm_bytes_total":
+                    size += sample.value
+                case "process_cpu_seconds_total":
+                    cpu_s = sample.value
+                case "process_resident_memory_bytes":
+                    memory = sample.value
+    return Spent(calls=calls, size=size, cpu_s=cpu_s, memory_mib=memory / _MIB)

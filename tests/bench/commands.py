@@ -28,7 +28,6 @@ from tests.page_ground import Pool
 _ANSWER_S: Final = 1.0
 _RUNS: Final = 5
 _PODS_OF_A_JOB: Final = 4
-_SHARED: Final = "two shared cores run the command, both doubles and what else there is"
 
 _FIELDS: Final[dict[str, object]] = {f"f:sunkpy.example.com/{at}": {} for at in range(120)}
 _IMAGES: Final = [{"names": [f"registry.example.com/{at}@sha256:{at:064}"], "sizeBytes": 2**30} for at in range(40)]
@@ -36,7 +35,6 @@ _NUMBERS: Final = {f"number_{at}": {"set": False, "infinite": False, "number": 0
 
 
 async def measure(*, nodes: int, jobs: int) -> list[report.Figure]:
-    """Return a figure for each command."""
     pool = Pool(nodes=nodes, jobs=jobs)
     waiting = [job for job in pool.slurm.jobs.values() if job["job_state"] == ["PENDING"] and job["user_name"] == "k8s"]
     for job in waiting:
@@ -56,15 +54,13 @@ async def measure(*, nodes: int, jobs: int) -> list[report.Figure]:
             took = [await _spent_s(words) for _ in range(_RUNS + 1)][1:]
             by_clock, busy = (report.median(each) for each in zip(*took, strict=True))
             name = " ".join(("sunkpy", *words[: 2 if words[0] == "explain" else 1]))
-            what, why = f"{name}, {nodes} nodes, {jobs} jobs", f"{_SHARED}; it works for {busy:.2f} s"
+            what, why = f"{name}, {nodes} nodes, {jobs} jobs", f"it works for {busy:.2f} s"
             figures.append(report.at_most(what, by_clock, bound=_ANSWER_S, n=_RUNS, limited_by=why))
     return figures
 
 
 def _make_heavy(pool: Pool) -> None:
-    """Add the fields that real objects have and the commands do not read: 4 KB to a pod, 9 KB to a node, 6 KB to a
-    job.
-    """
+    """Add fields that commands do not read, as real objects have: 4 KB to a pod, 9 KB to a node, 6 KB to a job."""
     for body in pool.api.objects.values():
         body["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": _FIELDS}]
     for (collection, _, _), body in pool.api.objects.items():

@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from sunkpy.kube import errors
+from sunkpy.core.model.objects import Pod
+from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.informer import Informer
 from sunkpy.runtime.process import settle_garbage_collector
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import SlurmError
+from sunkpy.syncer.places import ConfigMap
+from tests.bench import census
 from tests.integration.apiserver import Apiserver
 from tests.integration.slurm.daemons import KEEP_SLURMCTLD, Machines, RealSlurm
 from tests.polling import until
@@ -26,7 +33,8 @@ from tests.polling import until
 SUITE = "sid"
 SLURM_CLUSTER = "it"
 USER = "k8s"
-PATIENCE_S = 300.0
+PATIENCE_S = 1800.0
+"""How long a bench waits for something before it gives up: with 10,000 nodes on two cores much takes minutes."""
 BINDER = "kube-scheduler"
 AT_WILL = ["--kube-api-qps=1000", "--kube-api-burst=1000"]
 """A limit on requests that no program of a bench reaches, in place of the default of Kubernetes' components."""
@@ -67,6 +75,12 @@ class ControlPlane(Apiserver):
         self.folder = folder
         self.admin = self.kubeconfig("admin")
 
+    def pids(self, own: Mapping[str, int], *, slurm: int = 0) -> dict[str, int]:
+        """Return the process ids of all programs by name: with `own`, the bench, and Slurm's daemons below `slurm`."""
+        started = {name: process.pid for name, process in self.processes.items()}
+        daemons = census.slurm_daemons_of(slurm) if slurm else {}
+        return {**started, **daemons, **own, "bench": os.getpid()}
+
     def start_binder(self) -> None:
         """Start kube-scheduler; `end(BINDER)` ends it."""
         only = ["--leader-elect=false", "--secure-port=0"]
@@ -86,17 +100,8 @@ def control_plane(bench: str) -> Iterator[ControlPlane]:
 
 
 async def make_if_missing(kube: Kube, path: str, body: dict[str, object]) -> None:
-    """Create an object, unless it exists."""
     with contextlib.suppress(errors.Conflict):
         await kube.create(path, body)
-
-
-def node(name: str, *, cpus: int, memory_mib: int, labels: Mapping[str, str], disk_gib: int = 0) -> dict[str, object]:
-    """Return a Node that is Ready, as its kubelet would keep it; `labels` are added to a kubelet's own."""
-    size = {"cpu": str(cpus), "memory": f"{memory_mib}Mi", "pods": "250", "ephemeral-storage": f"{disk_gib}Gi"}
-    own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-    status = {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"metadata": {"name": name, "labels": {**own, **labels}}, "status": status}
 
 
 async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
@@ -116,18 +121,74 @@ async def in_flight(limit: int, calls: Iterable[Callable[[], Awaitable[object]]]
             group.create_task(work())
 
 
-class RunningSlurm:
+@contextlib.asynccontextmanager
+async def beside(*work: Coroutine[object, object, object]) -> AsyncIterator[None]:
+    """Do the work while the block runs.
+
+    Raises:
+        Exception: that of the block; or of the work, which then ends the block.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+
+
+async def bring(kube: Kube, namespace: str, config_map: str, put: Callable[[str, str], object]) -> None:
+    """Bring each changed key of a ConfigMap, with its text, to a node each second; a kubelet takes a minute."""
+    brought: Mapping[str, str] = {}
+    while True:
+        data = (await kube.get(paths.config_map(namespace, config_map), ConfigMap)).data
+        for name, text in data.items():
+            if brought.get(name) != text:
+                put(name, text)
+        brought = data
+        await asyncio.sleep(1.0)
+
+
+class PodWatch:
+    def __init__(self, informer: Informer[Pod]) -> None:
+        self._informer = informer
+        self._informer.add_handler(self._wake)
+        self._changed = asyncio.Event()
+
+    def _wake(self, _: Pod | None, __: Pod | None) -> None:
+        self._changed.set()
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        async with beside(self._informer.run()):
+            await self._informer.synced.wait()
+            yield
+
+    async def until(self, is_so: Callable[[], bool], *, what: str, timeout_s: float = PATIENCE_S) -> float:
+        """Wait until `is_so` is true after an event of the watch. Return when that was (monotonic).
+
+        Raises:
+            TimeoutError: it did not become true; the text names `what`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_so():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TimeoutError(f"{what}: not so after {timeout_s:g} s") from None
+        return time.monotonic()
+
+
+class RunningSlurm(NamedTuple):
     """A running Slurm: a client as sunkpy's Slurm user, settings for other clients, and its daemons."""
 
-    def __init__(self, slurm: Slurm, settings: SlurmSettings, real: RealSlurm) -> None:
-        self.slurm = slurm
-        self.settings = settings
-        self.real = real
-
-    @property
-    def pid(self) -> int:
-        """The process id of the parent of Slurm's daemons."""
-        return self.real.pid
+    slurm: Slurm
+    settings: SlurmSettings
+    real: RealSlurm
 
 
 @contextlib.asynccontextmanager
@@ -158,3 +219,21 @@ async def _is_up(slurm: Slurm) -> bool:
         await slurm.nodes()
         return True
     return False
+
+
+async def time_cordon(kube: Kube, slurm: Slurm, node: str, slurm_node: str) -> float:
+    """Cordon a Node. Return the seconds until Slurm shows the drain, to 0.02 s; then undo it, and wait for that."""
+
+    async def until_shown(*, is_drain: bool) -> None:
+        async def is_shown() -> bool:
+            return (await slurm.node(slurm_node)).is_drain is is_drain
+
+        await until(is_shown, timeout_s=60, what=f"Slurm node {slurm_node} is as its Node", every_s=0.02)
+
+    began_s, path = time.monotonic(), paths.node(node)
+    await kube.patch(path, {"spec": {"unschedulable": True}})
+    await until_shown(is_drain=True)
+    took_s = time.monotonic() - began_s
+    await kube.patch(path, {"spec": {"unschedulable": None}})
+    await until_shown(is_drain=False)
+    return took_s

@@ -8,7 +8,6 @@ it is switched off, only its disk is left.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import functools
 import itertools
 import os
@@ -21,19 +20,19 @@ from typing import Final, NamedTuple
 import click
 
 from demo.bring_up import GPUS_PER_NODE, install, slurm_values
-from demo.report import Tell
 from demo.stack import OPERATOR_NAMESPACE, Stack
 from devcluster import Cluster
 from devcluster.shell import CommandFailed
-from devcluster.waiting import NeverSo, NotYet, wait, wait_until_none
+from devcluster.waiting import NotYet, wait, wait_until_none
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
+from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.overview.installation import Lease
 from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.chaos.judge import SAVED_AFTER_S
 from tests.bench.chaos.observer import Repeated
-from tests.bench.clusters import own_stack
+from tests.bench.clusters import own_stack, recorded_once
 from tests.doubles.apiserver import merged
 from tests.e2e import processes, workloads
 
@@ -75,7 +74,6 @@ class Load:
         self._repeated = Repeated({self._begin: _EVERY_S})
 
     def start(self) -> None:
-        """Start the long job and the long pod, and begin to submit."""
         workloads.forget_stamps(self._stack)
         self._stack.login(f"rm -rf {_APP} go; mkdir {_APP}")
         self._sbatch(f"{_APP}-long", until="[ -e ~/go ]")
@@ -83,7 +81,6 @@ class Load:
         self._repeated.start()
 
     def stop(self) -> None:
-        """Stop submitting, and let the long job and the long pod end."""
         self._repeated.stop()
         self._pool.shutdown()
         self._stack.login("touch go")
@@ -125,16 +122,14 @@ class Load:
 
 
 def measure(_: Asked) -> list[report.Figure]:
-    """Run all faults with one slurmctld, then with two."""
-
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(4, gpus=GPUS_PER_NODE, cpus=_CPUS, labels=_LABELS)
 
-    with own_stack("ha", click.echo, up) as (stack, cluster):
+    with own_stack("ha", up) as (stack, cluster):
         found: list[report.Figure] = []
         for replicas in (1, 2):
             install(stack, click.echo, slurm=values(stack, replicas=replicas))
-            found += Run(stack, cluster, click.echo, replicas=replicas).figures()
+            found += Run(stack, cluster, replicas=replicas).figures()
             report.save("ha", found)
         return found
 
@@ -167,12 +162,9 @@ def _near(node: str) -> dict[str, object]:
 
 
 class Run:
-    """The faults of one part, under one load."""
-
-    def __init__(self, stack: Stack, cluster: Cluster, tell: Tell, *, replicas: int) -> None:
+    def __init__(self, stack: Stack, cluster: Cluster, *, replicas: int) -> None:
         self._stack = stack
         self._cluster = cluster
-        self._tell = tell
         self._replicas = replicas
         self._machine = MACHINES[replicas]
         self._load = Load(stack)
@@ -180,7 +172,6 @@ class Run:
         self._found: list[report.Figure] = []
 
     def figures(self) -> list[report.Figure]:
-        """Run the faults, and compare what was submitted with what is there at the end."""
         self._gather()
         self._load.start()
         time.sleep(_LOAD_S)
@@ -219,12 +210,12 @@ class Run:
         copy = ("test", "-e", "/var/lib/slurm/state/assoc_mgr_state")
         wait(lambda: not self._stack.admin(*copy), timeout_s=_PATIENCE_S, what="slurmctld's copy of what slurmdbd has")
         there = {part_of(pod) for pod in control_plane(self._stack) if pod.spec.node_name == self._machine}
-        self._tell(f"on {self._machine}: {', '.join(sorted(there))}; load {os.getloadavg()[0]:.1f}")
+        click.echo(f"on {self._machine}: {', '.join(sorted(there))}; load {os.getloadavg()[0]:.1f}")
 
     def _kill(self) -> None:
         pod = next(pod for pod in processes.pods_of(self._stack, "slurmctld") if pod.name.endswith("-0"))
         self._kills.append(time.time())
-        processes.kill_all(processes.pids_of(pod, program="slurmctld"))
+        processes.kill_program([pod], "slurmctld")
         self._until_served("killed")
         time.sleep(_LOAD_S)
 
@@ -237,7 +228,7 @@ class Run:
         self._until_elsewhere(_MOVE, after="dead machine", since_s=since_s)
         time.sleep(_LOAD_S)
         stays = [pod.name for pod in control_plane(self._stack) if pod.spec.node_name == self._machine]
-        self._tell(f"left on the dead machine: {', '.join(stays)}")
+        click.echo(f"left on the dead machine: {', '.join(stays)}")
 
     def _declare_dead(self) -> None:
         """Declare the machine dead as docs/tasks/dead-node.md says."""
@@ -286,20 +277,13 @@ class Run:
 
     def _note(self, what: str, value_s: float, *, bound: float | None = None) -> None:
         figure, load = f"{self._replicas} slurmctld, {what}", os.getloadavg()[0]
-        self._tell(f"{figure}: {value_s:.1f} s; load {load:.1f}")
-        why = f"two shared cores, load {load:.0f}"
+        click.echo(f"{figure}: {value_s:.1f} s; load {load:.1f}")
         self._found.append(
-            report.observed(figure, value_s)
-            if bound is None
-            else report.at_most(figure, value_s, bound=bound, limited_by=why)
+            report.observed(figure, value_s) if bound is None else report.at_most(figure, value_s, bound=bound)
         )
 
-    # -------------------------------------------------------------------- at the end
-
     def _compare(self) -> None:
-        """Check that each accepted job ran once and has one record. Jobs that slurmctld may not have saved are a
-        figure of their own (docs/surprises.md).
-        """
+        """Check that each accepted job ran once and has one record. Jobs that slurmctld had not saved count apart."""
         wait_until_none(self._left, timeout_s=_PATIENCE_S, what="jobs and pods to end", every_s=2.0)
         said = self._ran()
         taken = {sent.name: sent.asked_s for sent in self._load.sent if sent.answered_s}
@@ -314,7 +298,8 @@ class Run:
         self._none("pods lost", bad, n=len(made))
         wanted = [pod.annotations[names.ANNOTATION_JOB_ID] for pod in pods(self._stack)]
         wanted += [str(sent.job) for sent in self._load.sent if sent.job and sent.name not in young]
-        self._none("records lost or doubled", self._unrecorded(wanted), n=len(wanted))
+        what = f"{self._replicas} slurmctld, records lost or doubled"
+        self._found.append(recorded_once(self._stack, wanted, by="jobid", what=what))
         self._stack.kubectl("delete", "pods", "-l", f"app={_APP}", "-n", workloads.NAMESPACE)
 
     def _is_young(self, asked_s: float) -> bool:
@@ -322,7 +307,7 @@ class Run:
 
     def _none(self, what: str, wrong: Sequence[str], *, n: int) -> None:
         figure = report.none(f"{self._replicas} slurmctld, {what}", wrong, n=n)
-        self._tell(f"{figure.figure}: {len(wrong)} of {n} {figure.limited_by}")
+        click.echo(f"{figure.figure}: {len(wrong)} of {n} {figure.limited_by}")
         self._found.append(figure)
 
     def _left(self) -> list[str]:
@@ -336,21 +321,6 @@ class Run:
             said.setdefault(name, []).append(word)
         return said
 
-    def _unrecorded(self, wanted: Sequence[str]) -> list[str]:
-        """Wait until slurmdbd has one record of each job. Return those for which it has not."""
-        left: list[str] = []
-
-        def untold() -> list[str]:
-            nonlocal left
-            lines = self._stack.login("sacct -anXP -o jobid,end -S now-1day").splitlines()
-            ended = [line.partition("|")[0] for line in lines if not line.endswith("Unknown")]
-            left = [f"{job}: {ended.count(job)}" for job in wanted if ended.count(job) != 1]
-            return left
-
-        with contextlib.suppress(NeverSo):
-            wait_until_none(untold, timeout_s=240, what="one record of each", every_s=5.0)
-        return left
-
 
 _MOVE: Final = ("slurmrestd", "operator", "syncer", "scheduler")
 _STAY: Final = ("slurmctld", "mariadb", "slurmdbd", "accounts")
@@ -358,12 +328,10 @@ _STAY: Final = ("slurmctld", "mariadb", "slurmdbd", "accounts")
 
 
 def pods(stack: Stack) -> Sequence[Pod]:
-    """Return the pods of the load."""
-    return stack.kubectl.list(Pod, "pods", "-n", workloads.NAMESPACE, "-l", f"app={_APP}")
+    return workloads.labelled(stack, _APP)
 
 
 def spaces(stack: Stack) -> tuple[str, str]:
-    """Return the namespaces of both releases."""
     return stack.namespace, OPERATOR_NAMESPACE
 
 
@@ -374,20 +342,18 @@ def control_plane(stack: Stack) -> list[Pod]:
 
 
 def part_of(pod: Pod) -> str:
-    """Return which part of sunkpy or Slurm a pod is: slurmctld, scheduler …"""
     return pod.labels.get("app.kubernetes.io/component", "")
 
 
 def time_of(pod: Pod, condition: str) -> float:
     """Return since when a condition of the pod is True, in seconds since the epoch; 0 if it is not."""
     found = pod.condition(condition)
-    return _seconds(found.last_transition_time or "") if found is not None and found.status == "True" else 0.0
+    return (
+        parse_rfc3339(found.last_transition_time or "").timestamp()
+        if found is not None and found.status == "True"
+        else 0.0
+    )
 
 
 def created_s(pod: Pod) -> float:
-    """Return when the pod was created, in seconds since the epoch."""
-    return _seconds(pod.metadata.creation_timestamp)
-
-
-def _seconds(text: str) -> float:
-    return datetime.datetime.fromisoformat(text).timestamp()
+    return parse_rfc3339(pod.metadata.creation_timestamp).timestamp()

@@ -10,7 +10,8 @@ seconds.
 from __future__ import annotations
 
 import contextlib
-import enum
+import itertools
+import queue
 import random
 import threading
 import time
@@ -59,27 +60,12 @@ HEALTH: Final[Mapping[str, object]] = {
 }
 
 
-class Kind(enum.StrEnum):
-    """What happens to a node."""
-
-    LABEL = "a label"
-    TAINT = "a taint"
-    CONDITION = "a condition that is True"
-    READINESS = "a condition that is False"
-    FLICKER = "a label that comes and goes"
-    BUSY = "a label while a long job runs"
-    SLURM = "a drain of Slurm's own, for a person"
-    PERSON = "a person's drain beside a label"
-    FAILS = "a check that fails"
-    HANGS = "a check that hangs"
-
-
 class Suffered(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault of a node. Times are seconds since the epoch. `drained_s`: None if no signal drains the node.
-    `wrong`: what was not as it should be, in words.
+    """One fault of a node; times are since the epoch. `drained_s`: None if no signal drains the node. `wrong`: what was
+    not as it should be, in words.
     """
 
-    kind: Kind
+    kind: str
     node: str
     begun_s: float
     drained_s: float | None = None
@@ -87,16 +73,11 @@ class Suffered(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str = ""
 
 
-def make_plan(seed: int, count: int) -> tuple[Kind, ...]:
+def make_plan(seed: int, count: int) -> tuple[str, ...]:
     """Return `count` faults, each kind equally often, in random order."""
-    kinds = [kind for kind, _ in zip(_for_ever(), range(count), strict=False)]
+    kinds = list(itertools.islice(itertools.cycle(KINDS), count))
     random.Random(seed).shuffle(kinds)
     return tuple(kinds)
-
-
-def _for_ever() -> Iterator[Kind]:
-    while True:
-        yield from Kind
 
 
 def started_early(
@@ -119,7 +100,6 @@ def started_early(
 
 
 def measure(asked: Asked) -> Sequence[report.Figure]:
-    """Run all faults of a plan on the demo cluster."""
     stack = idle_demo()
     plan = make_plan(asked.seed, QUICK_FAULTS if asked.quick else FAULTS)
     kills: list[float] = []
@@ -149,7 +129,6 @@ def figures(
     kills: Sequence[float],
     seed: int,
 ) -> Iterator[report.Figure]:
-    """Yield the figures of the run, with their bounds."""
     n = len(suffered)
     wrong = [f"{each.node}, {each.kind}: {each.wrong}" for each in suffered if each.wrong]
     yield report.none("nodes not back or without the true reason", wrong, n=n, seed=seed)
@@ -170,9 +149,6 @@ def _lasted(each: Suffered) -> float:
     return each.back_s - each.begun_s
 
 
-# --------------------------------------------------------------------------------------------------------- on a cluster
-
-
 def _kill_parts(stack: Stack, seed: int, over: threading.Event, kills: list[float]) -> None:
     rng = random.Random(seed)
     while not over.wait(rng.uniform(0.5, 1.5) * _KILLS_S):
@@ -181,29 +157,28 @@ def _kill_parts(stack: Stack, seed: int, over: threading.Event, kills: list[floa
             processes.kill(stack, rng.choice(("operator", "syncer")))
 
 
-def _suffer_all(stack: Stack, pods: Sequence[Pod], plan: Sequence[Kind]) -> list[Suffered]:
+def _suffer_all(stack: Stack, pods: Sequence[Pod], plan: Sequence[str]) -> list[Suffered]:
     """Run all faults, one at a time on each node."""
-    left, found = list(enumerate(plan)), list[Suffered]()
-    lock = threading.Lock()
+    left, found = queue.SimpleQueue[tuple[int, str]](), list[Suffered]()
+    for each in enumerate(plan):
+        left.put(each)
 
     def work(pod: Pod) -> None:
-        while True:
-            with lock:
-                if not left:
-                    return
-                number, kind = left.pop(0)
-            found.append(_suffer(stack, pod, kind, number))
-            click.echo(f"{len(found)}/{len(plan)}: {found[-1]}")
+        with contextlib.suppress(queue.Empty):
+            while True:
+                number, kind = left.get_nowait()
+                found.append(_suffer(stack, pod, kind, number))
+                click.echo(f"{len(found)}/{len(plan)}: {found[-1]}")
 
     with ThreadPoolExecutor(max_workers=len(pods)) as pool:
         list(pool.map(work, pods))
     return found
 
 
-def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
+def _suffer(stack: Stack, pod: Pod, kind: str, number: int) -> Suffered:
     begun_s, drained_s, wrong = time.time(), None, ""
     try:
-        begun_s, drained_s = _WAYS[kind](stack, pod, number)
+        begun_s, drained_s = KINDS[kind](stack, pod, number)
         _wait(stack, pod, State.WELL)
         _wait_until_open(stack, pod)
     except (CommandFailed, NeverSo, AssertionError) as error:
@@ -214,9 +189,8 @@ def _suffer(stack: Stack, pod: Pod, kind: Kind, number: int) -> Suffered:
                 _again(partial(sickness.fail_checks, stack, pod.name, fails=False, how=how))
             _again(lambda: sickness.forget(stack, pod.spec.node_name))
             _again(lambda: stack.scontrol("update", f"nodename={pod.name}", "state=resume"))
-    return Suffered(
-        kind=kind, node=pod.name, begun_s=begun_s, drained_s=drained_s, back_s=time.time(), wrong=wrong
-    )  # fmt: skip
+    back_s = time.time()
+    return Suffered(kind=kind, node=pod.name, begun_s=begun_s, drained_s=drained_s, back_s=back_s, wrong=wrong)
 
 
 def _signalled(stack: Stack, pod: Pod, begin: Callable[[], object]) -> tuple[float, float]:
@@ -227,22 +201,36 @@ def _signalled(stack: Stack, pod: Pod, begin: Callable[[], object]) -> tuple[flo
     return begun_s, watch.time_s() - stack.clock_skew_s()
 
 
-def _by_label(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
-    node = pod.spec.node_name
-    times = _signalled(stack, pod, lambda: sickness.mark(stack, node))
+def _cured(stack: Stack, pod: Pod, begin: Callable[[], object], end: Callable[[], object]) -> tuple[float, float]:
+    times = _signalled(stack, pod, begin)
+    _heal(stack, pod, end)
+    return times
+
+
+def _heal(stack: Stack, pod: Pod, end: Callable[[], object]) -> None:
+    """Take the signal away by `end` when the node is drained, and wait for its check."""
     _wait(stack, pod, State.DRAINED)
-    sickness.mark(stack, node, None)
+    end()
     _wait(stack, pod, State.VERIFY, State.WELL)
+
+
+def _by_label(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+    mark = partial(sickness.mark, stack, pod.spec.node_name)
+    return _cured(stack, pod, mark, partial(mark, None))
+
+
+def _flickers(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
+    mark = partial(sickness.mark, stack, pod.spec.node_name)
+    times = _signalled(stack, pod, mark)
+    for value in (None, sickness.BAD, None, sickness.BAD):
+        mark(value)
+    _heal(stack, pod, partial(mark, None))
     return times
 
 
 def _by_taint(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
-    node = pod.spec.node_name
-    times = _signalled(stack, pod, lambda: stack.kubectl("taint", "node", node, f"{_TAINT}:PreferNoSchedule"))
-    _wait(stack, pod, State.DRAINED)
-    stack.kubectl("taint", "node", node, f"{_TAINT}-")
-    _wait(stack, pod, State.VERIFY, State.WELL)
-    return times
+    taint = partial(stack.kubectl, "taint", "node", pod.spec.node_name)
+    return _cured(stack, pod, partial(taint, f"{_TAINT}:PreferNoSchedule"), partial(taint, f"{_TAINT}-"))
 
 
 def _by_condition(type_: str, bad: str, good: str) -> Callable[[Stack, Pod, int], tuple[float, float]]:
@@ -252,24 +240,9 @@ def _by_condition(type_: str, bad: str, good: str) -> Callable[[Stack, Pod, int]
             body = msgspec.json.encode({"status": {"conditions": [told]}}).decode()
             stack.kubectl("patch", "node", pod.spec.node_name, "--subresource=status", "-p", body)
 
-        times = _signalled(stack, pod, lambda: say(bad))
-        _wait(stack, pod, State.DRAINED)
-        say(good)
-        _wait(stack, pod, State.VERIFY, State.WELL)
-        return times
+        return _cured(stack, pod, partial(say, bad), partial(say, good))
 
     return suffer
-
-
-def _flickers(stack: Stack, pod: Pod, _: int) -> tuple[float, float]:
-    node = pod.spec.node_name
-    times = _signalled(stack, pod, lambda: sickness.mark(stack, node))
-    for value in (None, sickness.BAD, None, sickness.BAD):
-        sickness.mark(stack, node, value)
-    _wait(stack, pod, State.DRAINED)
-    sickness.mark(stack, node, None)
-    _wait(stack, pod, State.VERIFY, State.WELL)
-    return times
 
 
 def _busy(stack: Stack, pod: Pod, number: int) -> tuple[float, float]:
@@ -320,30 +293,25 @@ def _unchecked(how: str, words: str) -> Callable[[Stack, Pod, int], tuple[float,
     return suffer
 
 
-_WAYS: Final[Mapping[Kind, Callable[[Stack, Pod, int], tuple[float, float | None]]]] = {
-    Kind.LABEL: _by_label,
-    Kind.TAINT: _by_taint,
-    Kind.CONDITION: _by_condition(_CONDITION, "True", "False"),
-    Kind.READINESS: _by_condition(_NOT_READY, "False", "True"),
-    Kind.FLICKER: _flickers,
-    Kind.BUSY: _busy,
-    Kind.SLURM: _slurms,
-    Kind.PERSON: _persons,
-    Kind.FAILS: _unchecked("fails", "verify failed with 3"),
-    Kind.HANGS: _unchecked("hangs", f"verify took more than {sickness.CHECK_S} s"),
+KINDS: Final[Mapping[str, Callable[[Stack, Pod, int], tuple[float, float | None]]]] = {
+    "a label": _by_label,
+    "a taint": _by_taint,
+    "a condition that is True": _by_condition(_CONDITION, "True", "False"),
+    "a condition that is False": _by_condition(_NOT_READY, "False", "True"),
+    "a label that comes and goes": _flickers,
+    "a label while a long job runs": _busy,
+    "a drain of Slurm's own, for a person": _slurms,
+    "a person's drain beside a label": _persons,
+    "a check that fails": _unchecked("fails", "verify failed with 3"),
+    "a check that hangs": _unchecked("hangs", f"verify took more than {sickness.CHECK_S} s"),
 }
+"""What happens to a node, in words → a function that does it, and returns when it began and when the node was drained;
+None: no signal drained it.
+"""
 
 
 def _wait(stack: Stack, pod: Pod, *states: State) -> Record:
-    """Wait until the Node's health is in one of these states. Return its record."""
-
-    def found() -> Record:
-        record = sickness.record_of(stack, pod.spec.node_name)
-        if record is None or record.state not in states:
-            raise NotYet(f"{record.state}: {record.why or record.text}" if record is not None else "no record")
-        return record
-
-    return wait(found, timeout_s=_BACK_S, what=f"{pod.spec.node_name} is {' or '.join(states)}")
+    return sickness.wait_for(stack, pod.spec.node_name, *states, timeout_s=_BACK_S)
 
 
 def _wait_until_open(stack: Stack, pod: Pod) -> None:
@@ -352,9 +320,10 @@ def _wait_until_open(stack: Stack, pod: Pod) -> None:
     (docs/design/mirror.md).
     """
 
-    def is_open() -> None:
+    def is_open() -> bool:
         if (reason := _reason(stack, pod)).startswith(names.REASON_PREFIX):
             raise NotYet(reason)
+        return True
 
     wait(is_open, timeout_s=_BACK_S, what=f"the drain of {pod.name} is lifted")
 

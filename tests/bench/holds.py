@@ -64,11 +64,9 @@ def longest(holds: Iterable[Hold]) -> Hold:
 
 
 def log(hold: Hold) -> None:
-    """Write a hold to the log of the process."""
     sys.stderr.write(f"{_PREFIX}{msgspec.json.encode(hold).decode()}\n")
 
 
 def read(log: str) -> list[Hold]:
-    """Return all holds that `log` has written in this log."""
     lines = (line.removeprefix(_PREFIX) for line in log.splitlines() if line.startswith(_PREFIX))
     return [msgspec.json.decode(line, type=Hold) for line in lines]

@@ -18,29 +18,27 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import msgspec
 
 from demo.stack import Stack
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.states import SlurmNode, is_job_ended
+from sunkpy.core.model.states import is_job_ended
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodeChange, Slurm
-from tests.bench import report, spent
+from tests.bench import census, report
 from tests.bench.asked import Asked
-from tests.bench.clusters import idle_demo
+from tests.bench.clusters import idle_demo, time_sbatch
+from tests.bench.ground import time_cordon
 from tests.e2e import handover, processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.slurm_access import slurm_client
 from tests.e2e.timeline import Timeline, named, watching
 from tests.polling import until
 
-MACHINE = "two shared cores run the whole cluster"
 LABEL = "sunkpy-bench"
-_POLL_S = 0.02
 _ADDED_S = 0.2
 _AT_ONCE, _QUEUED = 0.25, 1.5
 """The most time that a service and a batch pod may take, as a multiple of what `sbatch` takes."""
@@ -49,19 +47,17 @@ _PREEMPTED = "stop() { trap '' TERM; date +%s.%N; exit 0; }; trap stop TERM; ech
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each thing is measured, and the seed for the order of the moments."""
+    """How often each thing is measured."""
 
     start: int = 30
     handover: int = 21
     drain: int = 50
-    seed: int = 1
 
 
 QUICK = Rounds(start=3, handover=3, drain=3)
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run all measurements on an idle cluster and leave it idle."""
     return asyncio.run(_measure(idle_demo(), QUICK if asked.quick else Rounds()))
 
 
@@ -70,30 +66,26 @@ async def _measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
     wait_for_agreement(stack, timeout_s=60, after="nothing: the bench needs an idle cluster")
     async with await Kube.connect(stack.kubeconfig) as kube, slurm_client(stack) as slurm:
         return [
-            *await _start_figures(stack, kube, slurm, rounds),
+            *await _start_figures(stack, kube, slurm, rounds.start),
             *await _handover_figures(stack, kube, slurm, rounds.handover),
             *await _drain_figures(stack, kube, slurm, rounds.drain),
             *await _request_figures(stack, kube, slurm, rounds.start),
         ]
 
 
-# ---------------------------------------------------------------------- start
-
-
-async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds) -> list[report.Figure]:
-    n = rounds.start
+async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
     services: list[float] = []
     pods: list[float] = []
     jobs: list[float] = []
     async with watching(kube, paths.pods(workloads.NAMESPACE), Pod, label_selector=f"app={LABEL}") as timeline:
-        for number, fraction in enumerate(_moments(n, rounds.seed)):
+        for number, fraction in enumerate(_moments(n)):
             for restart_policy, took in (("Always", services), ("Never", pods)):
                 await _wait_for_fraction(fraction)
                 name = f"bench-{restart_policy.lower()}-{number}"
                 took.append(await time_pod(stack, kube, timeline, name, restart_policy=restart_policy))
                 await _idle(slurm)
             await _wait_for_fraction(fraction)
-            jobs.append(await asyncio.to_thread(time_sbatch, stack, number))
+            jobs.append(await asyncio.to_thread(time_sbatch, stack, f"bench-{number}"))
             await _idle(slurm)
     what, beside = "service created to bound", ("sbatch to start", jobs)
     bounds = (round(_AT_ONCE * report.median(jobs), 4), round(_AT_ONCE * report.p95(jobs), 4))
@@ -101,21 +93,21 @@ async def _start_figures(stack: Stack, kube: Kube, slurm: Slurm, rounds: Rounds)
     peer = report.against("sbatch to start, median", started, ours=middle)
     bound = round(_QUEUED * started, 4)
     return [
-        *report.spread(what, services, bounds=bounds, peer=beside, limited_by=MACHINE),
-        report.at_most("pod created to bound, median", middle, bound=bound, n=n, peer=peer, limited_by=MACHINE),
+        *report.spread(what, services, bounds=bounds, peer=beside),
+        report.at_most("pod created to bound, median", middle, bound=bound, n=n, peer=peer),
         report.observed("pod created to bound, p95", report.p95(pods), n=n),
         report.observed("sbatch to start, p95", report.p95(jobs), n=n),
     ]
 
 
-def _moments(n: int, seed: int) -> list[float]:
+def _moments(n: int) -> list[float]:
     """Return `n` fractions of a second, evenly spread, in random order.
 
     Slurm looks at new jobs at full seconds, so most of the time is the wait for the next one. Pods and jobs must begin
     at the same moments within the second, so that neither has an advantage.
     """
     moments = [(index + 0.5) / n for index in range(n)]
-    random.Random(seed).shuffle(moments)
+    random.Random(1).shuffle(moments)
     return moments
 
 
@@ -124,7 +116,6 @@ async def _wait_for_fraction(fraction: float) -> None:
 
 
 def small_pod(stack: Stack, name: str, *command: str, restart_policy: str = "Never") -> dict[str, object]:
-    """Return a pod of this bench."""
     return workloads.pod(
         name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, labels={"app": LABEL}, command=[*command],
         restart_policy=restart_policy,
@@ -144,21 +135,6 @@ async def time_pod(stack: Stack, kube: Kube, timeline: Timeline[Pod], name: str,
     return bound.at_s - created_s
 
 
-def time_sbatch(stack: Stack, number: int) -> float:
-    """Return the seconds from `sbatch` to the first line of its script."""
-    out = f"bench-{number}.out"
-    said = stack.login(
-        f"rm -f {out}; date +%s.%N; "
-        f"sbatch -n1 -c1 --mem=32 -o /dev/null --wrap 'date +%s.%N > {out}' > /dev/null; "
-        f"until [ -s {out} ]; do sleep 0.1; done; cat {out}; rm -f {out}"
-    )
-    submitted, started = (float(line) for line in said.split())
-    return started - submitted
-
-
-# ------------------------------------------------------------------- handover
-
-
 async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
     ours: list[handover.Handover] = []
     theirs: list[float] = []
@@ -174,40 +150,27 @@ async def _handover_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> l
     peer = report.against("preempted job's end to next job's start, median", alone, ours=idle)
     what, n = "last pod gone to next job's start", len(ours)
     return [
-        report.at_most(
-            f"{what}, added over Slurm alone", idle - alone, bound=_ADDED_S, n=n, peer=peer, limited_by=MACHINE
-        ),
+        report.at_most(f"{what}, added over Slurm alone", idle - alone, bound=_ADDED_S, n=n, peer=peer),
         report.observed(f"{what}, median", idle, n=n),
         report.observed(f"{what}, p95", report.p95(idle_s), n=n),
     ]
 
 
 def _preempt_jobs(stack: Stack) -> list[float]:
-    """Return, for every node, the seconds from the end of a preempted Slurm job to the start of the job that took
-    its node.
-    """
+    """Return for each node the seconds from the end of a preempted Slurm job to the start of its successor."""
     nodes = list(stack.slurm_nodes())
-    options = ("--exclusive", "--no-requeue")
-    low = [
-        stack.sbatch("-p", "low", "-w", node, *options, "-o", f"low-{node}.out", script=_PREEMPTED) for node in nodes
-    ]
-    for job in low:
+    options = ("-p", "low", "--exclusive", "--no-requeue")
+    for job in [stack.sbatch(*options, "-w", node, "-o", f"low-{node}.out", script=_PREEMPTED) for node in nodes]:
         stack.wait_for_job(job, "RUNNING", timeout_s=30)
     # A job is RUNNING shortly before its script begins: wait until the script can record its end.
     stack.login(f"until [ $(cat low-*.out | grep -c up) -eq {len(nodes)} ]; do sleep 0.1; done", timeout_s=30)
-    high = [
-        stack.sbatch("-p", "high", "-w", node, *options, "-o", "handover-%j.out", script=handover.JOB_SCRIPT)
-        for node in nodes
-    ]
+    high = [handover.submit(stack, node) for node in nodes]
     starts = {node: start_s for start_s, node in (handover.job_start(stack, job) for job in high)}
     said = stack.login("for f in low-*.out; do echo $f $(grep -E '^[0-9.]+$' $f); rm -f $f; done").splitlines()
     ends = {
         name.removeprefix("low-").removesuffix(".out"): float(end_s) for name, end_s in (line.split() for line in said)
     }
     return [starts[node] - end_s for node, end_s in ends.items()]
-
-
-# ---------------------------------------------------------------------- drain
 
 
 async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
@@ -218,26 +181,16 @@ async def _drain_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list
         while len(to_slurm) < n:
             pod = pods[len(to_slurm) % len(pods)]
             slurm_node, node = pod.labels[names.LABEL_SLURM_NODE], pod.spec.node_name
-            to_slurm.append(await _time_cordon(kube, slurm, node, slurm_node))
+            to_slurm.append(await time_cordon(kube, slurm, node, slurm_node))
             to_kube.append(await _time_slurm_drain(slurm, nodes, node, slurm_node))
     found = []
     for what, took, bound in (
         ("Node cordoned to drain in Slurm", to_slurm, 1.0),
         ("drain in Slurm to Node cordoned", to_kube, 3.0),
     ):
-        found.append(report.at_most(f"{what}, p95", report.p95(took), bound=bound, n=n, limited_by=MACHINE))
+        found.append(report.at_most(f"{what}, p95", report.p95(took), bound=bound, n=n))
         found.append(report.observed(f"{what}, median", report.median(took), n=n))
     return found
-
-
-async def _time_cordon(kube: Kube, slurm: Slurm, node: str, slurm_node: str) -> float:
-    begun_s = time.time()
-    await kube.patch(paths.node(node), {"spec": {"unschedulable": True}})
-    await _until_node(slurm, slurm_node, lambda found: found.is_drain)
-    took_s = time.time() - begun_s
-    await kube.patch(paths.node(node), {"spec": {"unschedulable": None}})
-    await _until_node(slurm, slurm_node, lambda found: not found.is_drain)
-    return took_s
 
 
 async def _time_slurm_drain(slurm: Slurm, nodes: Timeline[Node], node: str, slurm_node: str) -> float:
@@ -257,13 +210,8 @@ async def _until_cordon(nodes: Timeline[Node], node: str, *, since_s: float, cor
     return seen.at_s
 
 
-# ------------------------------------------------------------------- requests
-
-
 async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> list[report.Figure]:
-    """Count the requests of all scheduler replicas while pods wait, run and end, and subtract those of an equally
-    long time without pods.
-    """
+    """Count the requests of all schedulers over the life of pods, less those of an equally long time without pods."""
     await _idle(slurm)
     before, from_s = _asked(stack), time.time()
     names_ = [f"bench-asks-{number}" for number in range(n)]
@@ -271,8 +219,7 @@ async def _request_figures(stack: Stack, kube: Kube, slurm: Slurm, n: int) -> li
         for name in names_:
             await kube.create(paths.pods(workloads.NAMESPACE), small_pod(stack, name, "true"))
         for name in names_:
-            what = f"{name} ended"
-            await timeline.first(named(name, _has_ended), what=what, timeout_s=180, since_s=from_s)
+            await timeline.first(named(name, _has_ended), what=f"{name} ended", timeout_s=180, since_s=from_s)
         await _idle(slurm)
         with_pods, took_s = _asked(stack) - before, time.time() - from_s
         for name in names_:
@@ -294,18 +241,8 @@ def _asked(stack: Stack) -> Counter[str]:
     found = Counter[str]()
     for pod in processes.pods_of(stack, "scheduler"):
         path = f"/api/v1/namespaces/{stack.namespace}/pods/{pod.name}:8080/proxy/metrics"
-        found += spent.read(stack.kubectl("get", "--raw", path)).calls
+        found += census.read(stack.kubectl("get", "--raw", path)).calls
     return found
-
-
-# -------------------------------------------------------------------- waiting
-
-
-async def _until_node(slurm: Slurm, name: str, is_so: Callable[[SlurmNode], bool]) -> None:
-    async def check() -> bool:
-        return is_so(await slurm.node(name))
-
-    await until(check, timeout_s=60, what=f"Slurm node {name}", every_s=_POLL_S)
 
 
 async def _idle(slurm: Slurm) -> None:

@@ -22,7 +22,6 @@ import click
 
 from demo import slurm_text
 from demo.bring_up import install
-from demo.report import Tell
 from demo.stack import USER, Stack
 from devcluster import Cluster
 from devcluster.vm import guest
@@ -60,15 +59,13 @@ _CPUS, _OF_CORE = 4, 2
 
 
 def measure(_: Asked) -> list[report.Figure]:
-    """Run all parts on a cluster of their own."""
-
     def up(cluster: Cluster, archives: Sequence[Path]) -> None:
         cluster.up(1, vms=1, gpus=GPUS, archives=archives)
 
-    with own_stack("machines", click.echo, up) as (stack, cluster):
+    with own_stack("machines", up) as (stack, cluster):
         install_beside(stack, slurm_values(stack))
         wait(lambda: is_idle(stack), timeout_s=_PATIENCE_S, what="slurmd on the machine is idle", every_s=1.0)
-        return run(stack, cluster, click.echo)
+        return run(stack, cluster)
 
 
 def install_beside(stack: Stack, values: Mapping[str, object]) -> None:
@@ -104,16 +101,13 @@ def slurm_values(stack: Stack) -> Mapping[str, object]:
     }
 
 
-def run(stack: Stack, cluster: Cluster, tell: Tell) -> list[report.Figure]:
-    """Run all parts on an installed stack, and return their figures."""
+def run(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     figures: list[report.Figure] = []
     for part in (cgroups, cores, limits, private, memory, devices, shares, power, static):
-        tell(f"{part.__name__} …")
+        click.echo(f"{part.__name__} …")
         figures += part(stack, cluster)
     return figures
 
-
-# ------------------------------------------------------------------ cgroups
 
 _OF_MACHINE: Final = "cat /proc/1/comm; stat -fc %T /sys/fs/cgroup"
 _WHERE: Final = "head -n 1 /proc/$(pgrep -xo {program})/cgroup"
@@ -122,40 +116,27 @@ _OF_POD: Final = re.compile(r"0::/kubepods\.slice/kubepods-.*\.slice/kubepods-.*
 
 
 def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """Check that systemd manages the cgroups of pods, as on a site's machines, with the controllers that slurmd
-    needs.
-    """
+    """Check that systemd manages the cgroups of pods, as on a site's machines, with all controllers of slurmd."""
     machine = cluster.machines()[0]
     init, kind = guest.run(machine, _OF_MACHINE).split()
     config = json.loads(stack.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/configz"))["kubeletconfig"]
     where = guest.run(machine, _WHERE.format(program="slurmd")).strip()
     has = in_slurmd(stack, "bash", "-c", _CONTROLLERS).split()
     found = {
-        "first program": init,
-        "cgroups": kind,
-        "the kubelet asks": config["cgroupDriver"],
-        "slurmd is below its pod": str(bool(_OF_POD.match(where))),
-        "controllers that it lacks": str(sorted({"cpu", "cpuset", "memory", "pids"} - set(has))),
-        "log of slurmd": str("check-cgroups: jobs are held by cgroup v2" in log_of_slurmd(stack)),
+        "first program": (init, "systemd"),
+        "cgroups": (kind, "cgroup2fs"),
+        "the kubelet asks": (config["cgroupDriver"], "systemd"),
+        "slurmd is below its pod": (bool(_OF_POD.match(where)), True),
+        "controllers that it lacks": ({"cpu", "cpuset", "memory", "pids"} - set(has), set()),
+        "log of slurmd": ("check-cgroups: jobs are held by cgroup v2" in log_of_slurmd(stack), True),
     }
-    wanted = {
-        "first program": "systemd",
-        "cgroups": "cgroup2fs",
-        "the kubelet asks": "systemd",
-        "slurmd is below its pod": "True",
-        "controllers that it lacks": "[]",
-        "log of slurmd": "True",
-    }
-    return [as_told("cgroups of the machine", found, wanted)]
+    return [as_wanted("cgroups of the machine", found)]
 
 
 def log_of_slurmd(stack: Stack) -> str:
-    """Return the log of the slurmd pod."""
     (pod,) = stack.slurmd_pods()
     return stack.kubectl("logs", "-n", stack.namespace, pod.name, "-c", "slurmd")
 
-
-# -------------------------------------------------------------------- cores
 
 _CORES: Final = {
     "Sockets": "2", "CoresPerSocket": "1", "ThreadsPerCore": "2", "CPUTot": str(_CPUS), "CPUEfctv": str(_CPUS),
@@ -170,31 +151,22 @@ def cores(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     core_of = cores_of_threads(cluster)
     held = of_two_people(stack, cluster)
     one, no_smt = (bound(stack, *options) for options in (["--ntasks=1"], ["--ntasks=2", "--hint=nomultithread"]))
-    (whole,) = held_threads(stack, cluster, "36013", "--exclusive")
+    whole = held_threads(stack, cluster, "36013", "--exclusive")
+    are_whole = [each == {t for t in core_of if core_of[t] in cores_in(each, core_of)} for each in held]
     found = {
-        "threads of each job": str([len(each) for each in held]),
-        "whole cores": str([each == {t for t in core_of if core_of[t] in cores_in(each, core_of)} for each in held]),
-        "cores in common": str(sorted(set.intersection(*(cores_in(each, core_of) for each in held)))),
-        "a task": str([len(each) for each, _ in one]),
-        "tasks without multithreading": str([len(each) for each, _ in no_smt]),
-        "their cores": str(len(set[int]().union(*(cores_in(each, core_of) for each, _ in no_smt)))),
-        "masks that srun tells": str([told == each for each, told in (*one, *no_smt)]),
-        "--exclusive": str(sorted(whole)),
-    }
-    wanted = {
-        "threads of each job": "[2, 2]",
-        "whole cores": "[True, True]",
-        "cores in common": "[]",
-        "a task": "[2]",
-        "tasks without multithreading": "[1, 1]",
-        "their cores": "2",
-        "masks that srun tells": "[True, True, True]",
-        "--exclusive": "[0, 1, 2, 3]",
+        "threads of each job": ([len(each) for each in held], [2, 2]),
+        "whole cores": (are_whole, [True, True]),
+        "cores in common": (set.intersection(*(cores_in(each, core_of) for each in held)), set()),
+        "a task": ([len(each) for each, _ in one], [2]),
+        "tasks without multithreading": ([len(each) for each, _ in no_smt], [1, 1]),
+        "their cores": (len(set[int]().union(*(cores_in(each, core_of) for each, _ in no_smt))), 2),
+        "masks that srun tells": ([told == each for each, told in (*one, *no_smt)], [True, True, True]),
+        "--exclusive": (whole, {0, 1, 2, 3}),
     }
     return [
         as_told("cores that lscpu counts in slurmd's pod", lscpu(stack), _CORES),
         as_told("cores that Slurm knows", node, _CORES),
-        as_told("cores of jobs", found, wanted),
+        as_wanted("cores of jobs", found),
     ]
 
 
@@ -208,7 +180,6 @@ def lscpu(stack: Stack) -> Mapping[str, str]:
 
 
 def in_slurmd(stack: Stack, *command: str, stdin: str = "") -> str:
-    """Return the output of a command in slurmd's pod."""
     (pod,) = stack.slurmd_pods()
     exec_ = ("exec", "-i", "-n", stack.namespace, pod.name, "-c", "slurmd", "--")
     return stack.kubectl(*exec_, *command, stdin=stdin, timeout_s=_PATIENCE_S)
@@ -229,12 +200,12 @@ def of_two_people(stack: Stack, cluster: Cluster) -> list[set[int]]:
         end(stack, *jobs)
 
 
-def held_threads(stack: Stack, cluster: Cluster, seconds: str, *options: str) -> list[set[int]]:
+def held_threads(stack: Stack, cluster: Cluster, seconds: str, *options: str) -> set[int]:
     """Return the threads that a job may use; it sleeps for `seconds`, by which its process is found."""
     job = submit(stack, f"sleep {seconds}", "--mem=50M", *options)
     try:
         stack.wait_for_job(job, "RUNNING", timeout_s=_PATIENCE_S)
-        return [wait_for_threads(cluster, f"sleep {seconds}")]
+        return wait_for_threads(cluster, f"sleep {seconds}")
     finally:
         end(stack, job)
 
@@ -267,7 +238,6 @@ def cores_of_threads(cluster: Cluster) -> dict[int, int]:
 
 
 def cores_in(some: set[int], core_of: Mapping[int, int]) -> set[int]:
-    """Return the cores of these threads."""
     return {core_of[thread] for thread in some}
 
 
@@ -291,8 +261,6 @@ def wait_for_threads(cluster: Cluster, command: str) -> set[int]:
     return wait(found, timeout_s=_PATIENCE_S, what=what, every_s=1.0)
 
 
-# ------------------------------------------------------------------- limits
-
 _SHM = "shm=$(df --output=size /dev/shm | tail -n 1) all=$(awk '/MemTotal/ {print $2}' /proc/meminfo)"
 _LIMITS = f"ulimit -l; ulimit -s; ulimit -n; {_SHM}; echo $(((shm * 200 + all) / all / 2))%"
 
@@ -303,8 +271,6 @@ def limits(stack: Stack, _: Cluster) -> list[report.Figure]:
     wanted = {"locked memory": "unlimited", "stack": "unlimited", "open files": "131072", "/dev/shm": "50%"}
     return [as_told("limits in a job", dict(zip(wanted, said, strict=True)), wanted)]
 
-
-# ------------------------------------------------------------------ private
 
 _LEAVE = "touch /tmp/of-a-job /dev/shm/of-a-job"
 _HAS_LEFT = "until [ -e /dev/shm/of-a-job ]; do sleep 0.2; done"
@@ -320,17 +286,12 @@ def private(stack: Stack, _: Cluster) -> list[report.Figure]:
         other, mode = seen(stack, "--mem=50M", _SEEN)
     finally:
         stack.cancel_jobs([leaves])
-    found = {"a step of it": own, "another job": other, "mode of /tmp": mode}
-    wanted = {"a step of it": "2", "another job": "0", "mode of /tmp": "700"}
-    return [as_told("files of a job in /tmp and /dev/shm, as seen by", found, wanted)]
+    found = {"a step of it": (own, "2"), "another job": (other, "0"), "mode of /tmp": (mode, "700")}
+    return [as_wanted("files of a job in /tmp and /dev/shm, as seen by", found)]
 
 
 def seen(stack: Stack, options: str, script: str) -> list[str]:
-    """Return the words that a step of these srun options prints."""
     return stack.login(f"srun {options} bash -c {shlex.quote(script)}", timeout_s=_PATIENCE_S).split()
-
-
-# ------------------------------------------------------------------- memory
 
 
 def memory(stack: Stack, _: Cluster) -> list[report.Figure]:
@@ -339,9 +300,10 @@ def memory(stack: Stack, _: Cluster) -> list[report.Figure]:
     neighbour = submit(stack, "sleep 40", "--mem=100M")
     stack.wait_for_job(neighbour, "RUNNING", timeout_s=_PATIENCE_S)
     greedy = submit(stack, _EAT, "--mem=100M")
-    ended = {"job": end_of(stack, greedy), "its neighbour": end_of(stack, neighbour)}
+    job, other = end_of(stack, greedy), end_of(stack, neighbour)
+    ended = {"job": (job, "OUT_OF_MEMORY"), "its neighbour": (other, "COMPLETED")}
     return [
-        as_told("a job above its memory", ended, {"job": "OUT_OF_MEMORY", "its neighbour": "COMPLETED"}),
+        as_wanted("a job above its memory", ended),
         as_told("slurmd, while a job is killed for its memory", slurmd(stack), before),
     ]
 
@@ -359,16 +321,13 @@ def slurmd(stack: Stack) -> Mapping[str, str]:
     }
 
 
-# ------------------------------------------------------------------ devices
-
-
 def devices(stack: Stack, _: Cluster) -> list[report.Figure]:
     """Check which GPUs open in a job with none, one or all of them."""
     figures = []
     for count, gpus in ((0, [_REFUSED] * 2), (1, [_REFUSED, _NO_DRIVER]), (2, [_NO_DRIVER] * 2)):
         null, *found = opened(stack, count)
-        seen, wanted = ({"/dev/null": one, "GPUs": str(sorted(all_))} for one, all_ in ((null, found), ("open", gpus)))
-        figures.append(as_told(f"devices in a job with {count} of {GPUS} GPUs", seen, wanted))
+        seen = {"/dev/null": (null, "open"), "GPUs": (sorted(found), sorted(gpus))}
+        figures.append(as_wanted(f"devices in a job with {count} of {GPUS} GPUs", seen))
     return figures
 
 
@@ -378,13 +337,8 @@ def opened(stack: Stack, gpus: int) -> list[str]:
     return stack.login(f"srun --mem=50M {options} bash -c {shlex.quote(_OPEN)}", timeout_s=_PATIENCE_S).splitlines()
 
 
-# ------------------------------------------------------------------- shares
-
-
 def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """Check that a pod and a job of one cpu each get their share, while the pod tries to use the whole machine and
-    the job its whole core.
-    """
+    """Check that pod and job get their cpu each, while the pod tries to use the machine and the job its whole core."""
     burn = {mark: _BURN.format(mark=mark) * count + "sleep 600" for mark, count in ((_JOB, _OF_CORE), (_POD, _CPUS))}
     job = submit(stack, burn[_JOB], "--mem=100M")
     stack.kubectl.apply(pod_of(stack, "machines-burns", burn[_POD], cpu="1"))
@@ -419,13 +373,10 @@ def taken(cluster: Cluster) -> list[float]:
 
 
 def pod_of(stack: Stack, name: str, script: str, *, cpu: str) -> dict[str, object]:
-    """Return a pod for this scheduler."""
     return workloads.pod(
         name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, cpu=cpu, command=["bash", "-c", script]
     )
 
-
-# -------------------------------------------------------------------- power
 
 _NAME: Final = "machines-service"
 _ASLEEP_IN: Final = {"job": "36001", "pod": "36002"}
@@ -457,18 +408,16 @@ def power(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def of_power(stack: Stack, cluster: Cluster, job: int, old: Pod) -> list[report.Figure]:
-    """Return figures of what is there once everything runs again."""
-    live = sorted(int(line) for line in stack.squeue("-o", "%A").split())
-    pod = running_pod(stack)
-    wanted = sorted([job, int(pod.annotations[names.ANNOTATION_JOB_ID])])
-    former = int(old.annotations[names.ANNOTATION_JOB_ID])
-    there = {door: str(asleep(cluster, door)) for door in _ASLEEP_IN}
+    live = {int(line) for line in stack.squeue("-o", "%A").split()}
+    pod_job, former = (int(pod.annotations[names.ANNOTATION_JOB_ID]) for pod in (running_pod(stack), old))
     return [
         as_told("slurmd after a power cut", slurmd(stack), {"unusable": "", "Ready": "True"}),
-        as_told("jobs after a power cut", {"of the doors": str(live)}, {"of the doors": str(wanted)}),
-        as_told("processes of each door after a power cut", there, {"job": "1", "pod": "1"}),
-        as_told("job of sbatch, requeued by Slurm", {"restarts": stack.job(job)["Restarts"]}, {"restarts": "1"}),
-        as_told("the pod's job of before", {"ended": str(former not in live)}, {"ended": "True"}),
+        as_wanted("jobs after a power cut", {"of the doors": (live, {job, pod_job})}),
+        as_wanted(
+            "processes of each door after a power cut", {each: (asleep(cluster, each), 1) for each in _ASLEEP_IN}
+        ),
+        as_wanted("job of sbatch, requeued by Slurm", {"restarts": (stack.job(job)["Restarts"], "1")}),
+        as_wanted("the pod's job of before", {"ended": (former not in live, True)}),
     ]
 
 
@@ -491,7 +440,7 @@ def asleep(cluster: Cluster, door: str) -> int:
 
 def running_pod(stack: Stack) -> Pod:
     """Return the service's only pod, which runs."""
-    pods = stack.kubectl.list(Pod, "pods", "-n", NAMESPACE, "-l", f"app={_NAME}")
+    pods = workloads.labelled(stack, _NAME)
     running = [pod for pod in pods if pod.status.phase == "Running" and not pod.is_deleting]
     if len(pods) != 1 or not running:
         raise NotYet(str([(pod.name, pod.status.phase, pod.is_deleting) for pod in pods]))
@@ -499,7 +448,6 @@ def running_pod(stack: Stack) -> Pod:
 
 
 def service(stack: Stack) -> dict[str, object]:
-    """Return a Deployment of one pod for this scheduler."""
     body = pod_of(stack, _NAME, f"sleep {_ASLEEP_IN['pod']} & wait", cpu="500m")
     labels = {"app": _NAME}
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": body["spec"]}}
@@ -508,8 +456,6 @@ def service(stack: Stack) -> dict[str, object]:
     metadata = {"name": _NAME, "namespace": NAMESPACE}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
-
-# ------------------------------------------------------------------- static
 
 _STATIC: Final = 'cpuManagerPolicy: static\\nreservedSystemCPUs: "0"\\n'
 _GUARANTEED: Final = "machines-guaranteed"
@@ -530,18 +476,17 @@ def static(stack: Stack, cluster: Cluster) -> list[report.Figure]:
     stack.kubectl.apply(guaranteed(stack, "sleep 36016 & wait"))
     try:
         of_pod = wait_for_threads(cluster, "sleep 36016")
-        (of_job,) = held_threads(stack, cluster, "36015")
+        of_job = held_threads(stack, cluster, "36015")
         said = guest.run(machine, "grep Cpus_allowed_list /proc/$(pgrep -xo slurmd)/status")
     finally:
         stack.kubectl("delete", "pod", "-n", NAMESPACE, _GUARANTEED, "--ignore-not-found", "--wait")
     found = {
-        "the pod has": str(of_pod),
-        "slurmd has": str(sorted(threads(said))),
-        "the job has": str(sorted(of_job)),
-        "log of slurmd": str("check-cgroups: this pod may use cpus" in log_of_slurmd(stack)),
+        "the pod has": (of_pod, {1}),
+        "slurmd has": (threads(said), {0, 1}),
+        "the job has": (of_job, {2, 3}),
+        "log of slurmd": ("check-cgroups: this pod may use cpus" in log_of_slurmd(stack), True),
     }
-    wanted = {"the pod has": "{1}", "slurmd has": "[0, 1]", "the job has": "[2, 3]", "log of slurmd": "True"}
-    return [as_told("threads beside a pod of a static kubelet", found, wanted)]
+    return [as_wanted("threads beside a pod of a static kubelet", found)]
 
 
 def has_less(stack: Stack) -> bool:
@@ -559,27 +504,19 @@ def guaranteed(stack: Stack, script: str) -> dict[str, object]:
     command = ["bash", "-c", script]
     container = {"name": "main", "image": stack.images["sunkpy"], "command": command, "resources": resources}
     spec = {"nodeName": NODE, "terminationGracePeriodSeconds": 1, "containers": [container]}
-    return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": _GUARANTEED, "namespace": NAMESPACE}, "spec": spec,
-    }  # fmt: skip
-
-
-# ------------------------------------------------------------------- common
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": _GUARANTEED, "namespace": NAMESPACE}, "spec": spec}
 
 
 def submit(stack: Stack, script: str, *options: str) -> int:
-    """Submit a job on one cpu."""
     return stack.sbatch("-N1", "-n1", "-c1", "-o", "/dev/null", *options, script=script)
 
 
 def end_of(stack: Stack, job: int) -> str:
-    """Wait for a job to end. Return its state."""
     ends = ("COMPLETED", "OUT_OF_MEMORY", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT")
     return stack.wait_for_job(job, *ends, timeout_s=_PATIENCE_S)["JobState"]
 
 
 def is_idle(stack: Stack) -> bool:
-    """True if the machine's Slurm node takes jobs and has none."""
     flags = {name: slurm_text.node_flags(node) for name, node in stack.slurm_nodes().items()}
     if len(flags) != 1 or not all("IDLE" in each and not each & _UNUSABLE for each in flags.values()):
         raise NotYet(str(flags))
@@ -588,5 +525,10 @@ def is_idle(stack: Stack) -> bool:
 
 def as_told(figure: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> report.Figure:
     """Return a figure of the values in `found` that differ from `wanted`."""
-    wrong = [f"{key}: {found.get(key)}, not {value}" for key, value in wanted.items() if found.get(key) != value]
-    return report.none(f"{figure}: not as they must be", wrong, n=len(wanted))
+    return as_wanted(figure, {key: (found.get(key), value) for key, value in wanted.items()})
+
+
+def as_wanted(figure: str, found: Mapping[str, tuple[object, object]]) -> report.Figure:
+    """Return a figure of the values that are not the wanted ones; each has both."""
+    wrong = [f"{key}: {value}, not {wanted}" for key, (value, wanted) in found.items() if value != wanted]
+    return report.none(f"{figure}: not as they must be", wrong, n=len(found))

@@ -13,7 +13,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +20,6 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 import structlog
-from aiohttp import web
 
 from sunkpy.runtime.process import Process, collecting_often, settle_garbage_collector
 from sunkpy.runtime.settings import HttpSettings, SlurmSettings
@@ -33,13 +31,14 @@ from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.census import status_mib
 from tests.doubles.serving import serving
+from tests.doubles.slurmrestd import Slurmrestd
+from tests.page_ground import number
 
 _SCRAPE_S, _HELD_S, _RSS_MIB = 1.0, 0.05, 400
 _SCRAPES = 5
 _WAITING = 2_500
 _TICK_S = 0.005
 _MIB = 2**20
-_SHARED = "two shared cores run the syncer and a slurmrestd in Python"
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,12 +59,10 @@ class Clock:
     leap_s = 0.0
 
     def __call__(self) -> float:
-        """Return the time in seconds."""
         return time.monotonic() + self.leap_s
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Return all figures."""
     sizes = Sizes(nodes=500, jobs=2_000) if asked.quick else Sizes()
     with TemporaryDirectory() as folder, _slurm(sizes) as port:
         key = Path(folder) / "jwt.key"
@@ -101,9 +98,7 @@ async def _measure(sizes: Sizes, url: str, key: Path) -> list[report.Figure]:
 
 
 async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> list[report.Figure]:
-    """Time the later reads, in which no job has changed: pending jobs and fair share are read again, each time with
-    a scrape.
-    """
+    """Time later reads, in which no job has changed: waiting jobs and fair share are read again, each with a scrape."""
     holds: list[float] = []
     ticker = asyncio.ensure_future(_tick(holds))
     turns, scrapes, size = [], [], 0
@@ -120,9 +115,9 @@ async def _again(sizes: Sizes, feed: FigureFeed, clock: Clock, port: int) -> lis
     at, n = f"{sizes.nodes} nodes, {sizes.jobs} jobs", len(holds)
     held, kept = max(holds), status_mib("self", "VmRSS")
     return [
-        report.at_most(f"scrape, {at}", max(scrapes), bound=_SCRAPE_S, n=_SCRAPES, limited_by=_SHARED),
-        report.at_most(f"loop held, {at}", held, bound=_HELD_S, n=n, limited_by=_SHARED),
-        report.at_most(f"memory, {at}", kept, unit="MiB", bound=_RSS_MIB, limited_by=_SHARED),
+        report.at_most(f"scrape, {at}", max(scrapes), bound=_SCRAPE_S, n=_SCRAPES),
+        report.at_most(f"loop held, {at}", held, bound=_HELD_S, n=n),
+        report.at_most(f"memory, {at}", kept, unit="MiB", bound=_RSS_MIB),
         report.observed(f"turn, {at}", max(turns), n=_SCRAPES),
         report.observed(f"page, compressed, {at}", size / _MIB, unit="MiB"),
     ]
@@ -144,9 +139,6 @@ async def _tick(holds: list[float]) -> None:
         holds.append(time.monotonic() - started_s - _TICK_S)
 
 
-# ------------------------------------------------------------------------------------------------- the other process
-
-
 @contextmanager
 def _slurm(sizes: Sizes) -> Iterator[int]:
     context = get_context("spawn")
@@ -162,58 +154,38 @@ def _slurm(sizes: Sizes) -> Iterator[int]:
 
 def _serve(sizes: Sizes, told: Connection) -> None:
     async def until_ended() -> None:
-        async with serving(_app(sizes)) as port:
+        async with serving(_double(sizes).app()) as port:
             told.send(port)
             await asyncio.Event().wait()
 
     asyncio.run(until_ended())
 
 
-def _app(sizes: Sizes) -> web.Application:
-    app = web.Application()
-    pages = {
-        "nodes/": {"nodes": list(map(_node, range(sizes.nodes))), "last_update": {"set": True, "number": 1}},
-        "jobs/state/": {"jobs": [{"job_id": at, "state": [_state(at)]} for at in range(sizes.jobs)]},
-        "partitions/": {"partitions": [{"name": "low", "nodes": {"configured": f"n[0-{sizes.nodes - 1}]"}}]},
-        "diag/": {"statistics": {"server_thread_count": 1, "req_time": {"set": True, "number": 1}}},
-        "licenses/": {"licenses": []},
-        "reservations/": {"reservations": []},
-        "shares": {"shares": {"shares": _shares(sizes)}},
-    }
-    for path, body in pages.items():
-        app.router.add_get(f"/slurm/v0.0.45/{path}", partial(_answer, json.dumps(body).encode()))
-    app.router.add_get("/slurm/v0.0.45/job/{id}", _job)
-    return app
-
-
-async def _answer(text: bytes, _: web.Request) -> web.Response:
-    return web.Response(body=text, content_type="application/json")
-
-
-async def _job(request: web.Request) -> web.Response:
-    at = int(request.match_info["id"])
-    job = {"job_id": at, "job_state": [_state(at)], "user_name": f"u{at % 500}", "account": f"a{at % 50}",
-           "partition": "low", "state_reason": "Priority", "eligible_time": {"set": True, "number": 1000},
-           "start_time": {"set": True, "number": 1001 + at}, "nodes": f"n{at // 5}"}  # fmt: skip
-    if _state(at) == "RUNNING":
-        node = f"n{at // 5}"
-        job |= {"nodes": node, "cpus": {"set": True, "number": 8}, "tres_alloc_str": "cpu=8,mem=4G,gres/gpu=8",
-                "gres_detail": ["gpu:h100:8(IDX:0-7)"],
-                "job_resources": {"nodes": {"allocation": [{"name": node}]}}}  # fmt: skip
-    return web.json_response({"jobs": [job]})
-
-
-def _shares(sizes: Sizes) -> list[dict[str, object]]:
+def _double(sizes: Sizes) -> Slurmrestd:
+    slurm = Slurmrestd()
+    slurm.configured["low"] = f"n[0-{sizes.nodes - 1}]"
+    slurm.statistics = {"server_thread_count": 1, "req_time": number(1)}
     tres = {"tres": {"usage": [{"name": "gres/gpu", "value": 1.0}] * 27}}  # 2 KB that the syncer does not read
     users = ((f"u{at % sizes.users}", f"a{at % 49}") for at in range(10 * sizes.users))
-    return [{"name": name, "parent": account, "type": ["USER"], **tres} for name, account in users]
+    slurm.shares = [{"name": name, "parent": account, "type": ["USER"], **tres} for name, account in users]
+    for at in range(sizes.nodes):
+        devices = [f"nvidia{index} GPU-{at:08x}-{index} 0000:3b:0{index}.0" for index in range(8)]
+        state = ("ALLOCATED", "DRAIN") if at % 2 else ("ALLOCATED",)
+        slurm.put(f"n{at}", *state, cpus=64, gres="gpu:h100:8", extra=json.dumps({"gpu": devices}))
+    for at in range(sizes.jobs):
+        slurm.jobs[at] = _job(at)
+    return slurm
 
 
-def _state(at: int) -> str:
-    return "RUNNING" if at % 5 == 0 else "PENDING" if at < _WAITING else "COMPLETED"
-
-
-def _node(at: int) -> dict[str, object]:
-    devices = [f"nvidia{index} GPU-{at:08x}-{index} 0000:3b:0{index}.0" for index in range(8)]
-    state = ["ALLOCATED", *(["DRAIN"] if at % 2 else [])]
-    return {"name": f"n{at}", "state": state, "cpus": 64, "gres": "gpu:h100:8", "extra": json.dumps({"gpu": devices})}
+def _job(at: int) -> dict[str, object]:
+    state = "RUNNING" if at % 5 == 0 else "PENDING" if at < _WAITING else "COMPLETED"
+    job: dict[str, object] = {
+        "job_id": at, "job_state": [state], "user_name": f"u{at % 500}", "account": f"a{at % 50}", "partition": "low",
+        "state_reason": "Priority", "eligible_time": number(1000), "start_time": number(1001 + at),
+        "nodes": f"n{at // 5}",
+    }  # fmt: skip
+    if state == "RUNNING":
+        allocation = {"nodes": {"allocation": [{"name": job["nodes"]}]}}
+        job |= {"cpus": number(8), "tres_alloc_str": "cpu=8,mem=4G,gres/gpu=8", "job_resources": allocation}
+        job["gres_detail"] = ["gpu:h100:8(IDX:0-7)"]
+    return job

@@ -17,15 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
-
 from devcluster.binaries import COREDNS, Binaries
 from devcluster.layout import CLUSTER_DOMAIN
 from devcluster.state import default_cache
 from devcluster.waiting import NotYet, wait
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.spent import Spent, read
+from tests.bench.census import Spent, read
 from tests.integration.apiserver import Apiserver, alone
 from tests.ports import free_ports
 
@@ -40,20 +38,12 @@ _RANKS: Final = 8
 _FIRST: Final = ipaddress.IPv4Address("10.128.0.1")
 
 
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes there are, and how often each question is asked."""
-
-    nodes: int = 10_000
-    questions: int = 20_000
-
-
 def measure(asked: Asked) -> list[report.Figure]:
-    """Measure a small cluster, then the whole one."""
-    whole = Sizes(nodes=500, questions=1_000) if asked.quick else Sizes()
+    whole, questions = (500, 1_000) if asked.quick else (10_000, 20_000)
     figures = []
-    for sizes in (Sizes(nodes=100, questions=whole.questions), whole):
+    for nodes in (100, whole):
         with TemporaryDirectory(prefix="sunkpy-names-") as folder, alone(Path(folder)) as apiserver:
-            figures += [_slices(apiserver, sizes), *_questions(Path(folder), apiserver, sizes)]
+            figures += [_slices(apiserver, nodes), *_questions(Path(folder), apiserver, nodes, questions)]
     return figures
 
 
@@ -61,26 +51,17 @@ def _name(number: int) -> str:
     return f"compute-{number // 250:03}-{number % 250:03}"
 
 
-def _slices(apiserver: Apiserver, sizes: Sizes) -> report.Figure:
+def _slices(apiserver: Apiserver, nodes: int) -> report.Figure:
     """Make the EndpointSlices that the endpoint slice controller would make of slurmd pods. Return their size."""
     apiserver.make("/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
-    apiserver.make(
-        f"/api/v1/namespaces/{_NAMESPACE}/services",
-        {"metadata": {"name": _SERVICE}, "spec": {"clusterIP": "None", "publishNotReadyAddresses": True}},
-    )
-    size = 0
-    for first in range(0, sizes.nodes, _OF_A_SLICE):
-        numbers = range(first, min(first + _OF_A_SLICE, sizes.nodes))
-        made = apiserver.make(
-            f"/apis/discovery.k8s.io/v1/namespaces/{_NAMESPACE}/endpointslices",
-            {
-                "metadata": {"name": f"{_SERVICE}-{first}", "labels": {"kubernetes.io/service-name": _SERVICE}},
-                "addressType": "IPv4",
-                "endpoints": [_endpoint(number) for number in numbers],
-            },
-        )
-        size += len(made)
-    return report.observed(f"{sizes.nodes} nodes: EndpointSlices", size / 2**20, unit="MiB")
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True}
+    apiserver.make(f"/api/v1/namespaces/{_NAMESPACE}/services", {"metadata": {"name": _SERVICE}, "spec": spec})
+    size, path = 0, f"/apis/discovery.k8s.io/v1/namespaces/{_NAMESPACE}/endpointslices"
+    for first in range(0, nodes, _OF_A_SLICE):
+        metadata = {"name": f"{_SERVICE}-{first}", "labels": {"kubernetes.io/service-name": _SERVICE}}
+        endpoints = [_endpoint(number) for number in range(first, min(first + _OF_A_SLICE, nodes))]
+        size += len(apiserver.make(path, {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints}))
+    return report.observed(f"{nodes} nodes: EndpointSlices", size / 2**20, unit="MiB")
 
 
 def _endpoint(number: int) -> dict[str, object]:
@@ -94,9 +75,9 @@ def _endpoint(number: int) -> dict[str, object]:
     }
 
 
-def _questions(folder: Path, apiserver: Apiserver, sizes: Sizes) -> Iterator[report.Figure]:
-    numbers = [number * 7919 % sizes.nodes for number in range(sizes.questions)]
-    where = f"{sizes.nodes} nodes: CoreDNS"
+def _questions(folder: Path, apiserver: Apiserver, nodes: int, questions: int) -> Iterator[report.Figure]:
+    numbers = [number * 7919 % nodes for number in range(questions)]
+    where = f"{nodes} nodes: CoreDNS"
     with _coredns(folder, apiserver) as dns:
         found = dns.spend([(f"{_name(number)}.{_OURS}", _A) for number in numbers], answers=1)
         no_ipv6 = dns.spend([(f"{_name(number)}.{_OURS}", _AAAA) for number in numbers], answers=0)
@@ -113,17 +94,15 @@ def _questions(folder: Path, apiserver: Apiserver, sizes: Sizes) -> Iterator[rep
             ("example.com among the names of the nodes", outside),
         )
         for what, cpu_s in each:
-            yield report.observed(f"{where}, {what}", cpu_s * 1e6, unit="µs of a core", n=sizes.questions)
+            yield report.observed(f"{where}, {what}", cpu_s * 1e6, unit="µs of a core", n=questions)
         lookup_s = found + no_ipv6 + 2 * len(_SEARCHED) * missing
-        lookups = sizes.nodes * _RANKS
+        lookups = nodes * _RANKS
         what = f"{where}, {_RANKS} ranks of each node look up one name: {lookups * 2 * (1 + len(_SEARCHED))} questions"
         yield report.observed(what, lookups * lookup_s, unit="s of a core")
         yield report.observed(f"{where}, memory", dns.spent().memory_mib, unit="MiB")
 
 
 class _Dns:
-    """A CoreDNS, asked over UDP on loopback."""
-
     def __init__(self, port: int, metrics: int) -> None:
         self._metrics = f"http://127.0.0.1:{metrics}/metrics"
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -131,7 +110,6 @@ class _Dns:
         self._socket.connect(("127.0.0.1", port))
 
     def spent(self) -> Spent:
-        """Return what CoreDNS has used since its start."""
         with urllib.request.urlopen(self._metrics, timeout=5) as answer:
             return read(answer.read().decode())
 

@@ -15,23 +15,18 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from sunkpy.core import names
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
-from tests.bench.burst.ground import CLUSTER
+from tests.bench.census import Spent, spent
+from tests.bench.ground import PATIENCE_S, SLURM_CLUSTER
 from tests.bench.holds import Hold
-from tests.bench.spent import Spent, spent
 from tests.integration.apiserver import spawn
 from tests.polling import until
 from tests.ports import free_ports
 
-_PATIENCE_S = 600.0
-
 
 class Ours:
-    """`sunkpy <name>` in namespace slurm. It leads from the start; with `stands_by` it waits until its Lease is
-    free.
-    """
+    """`sunkpy <name>` in namespace slurm. It leads from the start; with `stands_by` it waits for its Lease."""
 
     def __init__(
         self,
@@ -67,10 +62,9 @@ class Ours:
                     return answer.status == 200
             return False
 
-        await until(is_said, timeout_s=_PATIENCE_S, what=f"{path} of {self.name}")
+        await until(is_said, timeout_s=PATIENCE_S, what=f"{path} of {self.name}")
 
     async def spent(self) -> Spent:
-        """Return what the process has used since its start."""
         return await spent(self._port)
 
     async def stop(self) -> list[Hold]:
@@ -96,29 +90,38 @@ async def running(name: str, folder: Path, kubeconfig: Path, settings: Mapping[s
         await process.stop()
 
 
-_PATIENCE_S = 600.0
-AUDIENCE = names.HOOKS_AUDIENCE
 _POLL_S = 0.2  # short, because no Prolog reports that jobs start
 
 
+def as_admin(slurm: SlurmSettings) -> SlurmSettings:
+    return msgspec.structs.replace(slurm, user="slurm")
+
+
+def syncer_settings(slurm: SlurmSettings) -> dict[str, object]:
+    return {"cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(as_admin(slurm))}
+
+
+def scheduler_settings(slurm: SlurmSettings, *, hooks: int = 0) -> dict[str, object]:
+    """Return the scheduler's settings as the chart writes them. `hooks`: the port for hooks; 0: any that is free."""
+    return {
+        "cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(slurm), "hooks": {"port": hooks or free_ports(1)[0]},
+        "access": [{"namespaces": ["*"], "partitions": ["*"]}], "defaultPartition": "low",
+    }  # fmt: skip
+
+
 class Scheduler(Ours):
-    """A scheduler that leads from the start; with `stands_by` it waits until the Lease `<cluster>-scheduler` is
-    free.
-    """
+    """A scheduler that leads from the start; with `stands_by` it waits for the Lease `<cluster>-scheduler`."""
 
     def __init__(
         self, folder: Path, kubeconfig: Path, slurm: SlurmSettings, *, stands_by: bool = False, poll_s: float = 1.0
     ) -> None:
         (self._hooks,) = free_ports(1)
-        settings = {
-            "cluster": CLUSTER, "slurm": msgspec.to_builtins(slurm), "hooks": {"port": self._hooks},
-            "access": [{"namespaces": ["*"], "partitions": ["*"]}], "defaultPartition": "low", "pollSeconds": poll_s,
-        }  # fmt: skip
+        settings = {**scheduler_settings(slurm, hooks=self._hooks), "pollSeconds": poll_s}
         super().__init__("scheduler", folder, kubeconfig, settings, stands_by=stands_by, is_watched=True)
 
     async def leads(self) -> None:
         """Wait until the scheduler answers hooks: it has then adopted all existing pods and jobs."""
-        await until(self._answers, timeout_s=_PATIENCE_S, what="the scheduler leads")
+        await until(self._answers, timeout_s=PATIENCE_S, what="the scheduler leads")
         self.counts_from_s = time.monotonic()
 
     async def _answers(self) -> bool:

@@ -41,7 +41,7 @@ def measure(asked: Asked) -> Outcome:
     nodes = len(stack.slurmd_pods())
     for part in parts:
         plan = make_plan(part, minutes=minutes, seed=seed, nodes=nodes)
-        record, seen = asyncio.run(watched(stack, cluster, plan, click.echo, name=f"outage-{part}"))
+        record, seen = asyncio.run(watched(stack, cluster, plan, name=f"outage-{part}"))
         found += named(part, [*of_nodes(record), *figures(record, seen, seed=seed)])
         violations += seen
         report.save("outage", found)  # the bench takes hours: keep what is done if somebody ends it
@@ -49,11 +49,6 @@ def measure(asked: Asked) -> Outcome:
 
 
 def which(only: str) -> Sequence[str]:
-    """Return the parts to take away.
-
-    Raises:
-        ClickException: `only` is no such part.
-    """
     if only not in ("", *PARTS):
         raise click.ClickException(f"--only {only}: no outage of it is known; give one of {', '.join(PARTS)}")
     return (only,) if only else PARTS
@@ -103,5 +98,4 @@ def out_of_use(record: Record, *, from_s: float, until_s: float) -> dict[str, st
 
 
 def named(part: str, of_part: Sequence[report.Figure]) -> list[report.Figure]:
-    """Return the figures with the part's name in theirs."""
     return [msgspec.structs.replace(figure, figure=f"no {part}: {figure.figure}") for figure in of_part]

@@ -6,6 +6,7 @@ after a figure that does not hold.
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -56,37 +57,31 @@ def at_most(
     peer: Peer | None = None,
     seed: int | None = None,
 ) -> Figure:
-    """Return a figure that holds if `value <= bound`; `limited_by` is kept only if it does not."""
-    value, holds, why = round(value, 4), value <= bound, "" if value <= bound else limited_by
+    """Return a figure that holds if `value <= bound`. If it does not, it says by what it is `limited_by`: by default
+    the machine, on which all programs run.
+    """
+    value, holds = round(value, 4), value <= bound
+    why = "" if holds else limited_by or f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     return Figure(
         figure=figure, value=value, unit=unit, bound=bound, holds=holds, n=n, seed=seed, peer=peer, limited_by=why
     )
 
 
 def none(figure: str, wrong: Collection[str], *, n: int = 1, seed: int | None = None) -> Figure:
-    """Return a figure that holds if `wrong` is empty, of `n` things that were checked; else it names the first in
-    `wrong`.
-    """
+    """Return a figure that holds if nothing is `wrong`, of `n` things that were checked; else it names the first."""
     named = "; ".join([*wrong][:_NAMED])
     return at_most(figure, len(wrong), unit="", bound=0, n=n, limited_by=named, seed=seed)
 
 
 def spread(
-    figure: str,
-    values: Sequence[float],
-    *,
-    bounds: tuple[float, float],
-    limited_by: str = "",
-    peer: Other | None = None,
+    figure: str, values: Sequence[float], *, bounds: tuple[float, float], peer: Other | None = None
 ) -> list[Figure]:
-    """Return figures of median and p95 in seconds, with their bounds. `peer`: the name and values of something to
-    compare with.
-    """
+    """Return figures of median and p95 in seconds. `peer`: name and values of something to compare with."""
     found = []
     for name, statistic, bound in (("median", median, bounds[0]), ("p95", p95, bounds[1])):
         value = statistic(values)
         other = None if peer is None else against(f"{peer[0]}, {name}", statistic(peer[1]), ours=value)
-        found.append(at_most(f"{figure}, {name}", value, bound=bound, n=len(values), limited_by=limited_by, peer=other))
+        found.append(at_most(f"{figure}, {name}", value, bound=bound, n=len(values), peer=other))
     return found
 
 
@@ -98,7 +93,6 @@ def longest_turn(found: Sequence[Hold], *, bound_s: float, of: str = "the schedu
 
 
 def observed(figure: str, value: float, *, unit: str = "s", n: int = 1, peer: Peer | None = None) -> Figure:
-    """Return a figure without a bound."""
     return Figure(figure=figure, value=round(value, 4), unit=unit, bound=None, holds=True, n=n, peer=peer)
 
 
@@ -108,7 +102,6 @@ def against(name: str, theirs: float, *, ours: float) -> Peer:
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median of the values."""
     return statistics.median(values)
 
 

@@ -26,27 +26,22 @@ from sunkpy.kube.lease import KubeLease
 from sunkpy.runtime.settings import SlurmSettings
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.burst.ground import CLUSTER, NAMESPACE, WORKLOADS, Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
 from tests.bench.census import status_mib
-from tests.bench.ground import ControlPlane, control_plane, in_flight
-from tests.bench.ours import AUDIENCE, Scheduler
+from tests.bench.ground import PATIENCE_S, SLURM_CLUSTER, ControlPlane, beside, control_plane, in_flight
+from tests.bench.ours import Scheduler
+from tests.bench.simulated import AT_ONCE, NAMESPACE, WORKLOADS, Pool, furnish, token_of
 from tests.doubles.serving import serving
 from tests.doubles.slurmrestd import Slurmrestd
 
-SLURM_IS_A_DOUBLE = "two shared cores run the scheduler, the apiserver, etcd, the bench and a slurmrestd in Python"
 _ANSWERED_S = 10.0
 _HELD_S = 0.05
 _RSS_MIB = 380
-_AT_ONCE = 16
 _LOOK_S = 0.02
-_PATIENCE_S = 900.0
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods are bound, how many jobs of others wait and have ended, how many nodes there are, and on how
-    many hooks call.
-    """
+    """How many pods are bound, jobs of others wait and have ended, nodes there are, and on how many hooks call."""
 
     bound: int = 20_000
     waiting: int = 5_000
@@ -56,7 +51,6 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def jobs(self) -> int:
-        """The number of jobs in Slurm."""
         return self.bound + self.waiting + self.ended
 
     @property
@@ -77,7 +71,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run the bench on a control plane of its own."""
     with control_plane("takeover") as plane:
         return asyncio.run(_measure(plane, QUICK if asked.quick else Sizes()))
 
@@ -91,15 +84,14 @@ async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
             url, key = f"http://127.0.0.1:{port}", plane.folder / "key"
             key.write_bytes(secrets.token_bytes(32))
             settings = SlurmSettings(url=url, version="v0.0.42", user="k8s", jwt_key_file=str(key))
-            lease = KubeLease(kube, namespace=NAMESPACE, name=f"{CLUSTER}-scheduler")
-            await lease.write(holder="earlier", duration_s=_PATIENCE_S, previous=None)
+            lease = KubeLease(kube, namespace=NAMESPACE, name=f"{SLURM_CLUSTER}-scheduler")
+            await lease.write(holder="earlier", duration_s=PATIENCE_S, previous=None)
             scheduler = Scheduler(plane.folder / "scheduler", plane.admin, settings, stands_by=True)
             await scheduler.says("healthz")
             return await _take_over(ground, sizes, scheduler, lease)
 
 
 async def _leave(ground: Ground, sizes: Sizes) -> None:
-    """Make bound pods with their jobs, and jobs of others."""
     nodes = sizes.pool.nodes
     for node in nodes:
         ground.slurm.put(node, "MIXED", cpus=sizes.pool.cpus, real_memory=sizes.pool.memory_mib)
@@ -120,12 +112,12 @@ async def _leave(ground: Ground, sizes: Sizes) -> None:
         ground.jobs[node].append((metadata["name"], job))
 
     bodies = enumerate(Wave(name="bound", count=sizes.bound).bodies)
-    await in_flight(_AT_ONCE, (partial(make, number, body) for number, body in bodies))
+    await in_flight(AT_ONCE, (partial(make, number, body) for number, body in bodies))
 
 
 async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: KubeLease) -> list[report.Figure]:
     calling = sizes.pool.nodes[: sizes.calling]
-    tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in calling}
+    tokens = {node: await token_of(ground.kube, node) for node in calling}
     pods = Pods(ground.kube)
     async with pods.watched():
         try:
@@ -137,7 +129,7 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
             answered = await asyncio.gather(*(_answered(scheduler, ground, node, tokens[node]) for node in calling))
             to_answer = (await scheduler.spent()).since(before)
             told = await asyncio.gather(*(_told(scheduler, ground, pods, node, tokens[node]) for node in calling))
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while not ground.slurm.submissions:
                     await ground.slurm.changes.wait()
             submitted_s = time.monotonic()
@@ -151,7 +143,7 @@ async def _take_over(ground: Ground, sizes: Sizes, scheduler: Scheduler, lease: 
     answered_s, n = max(answered) - began_s, len(answered)
     answer = f"{what}: until hooks are answered, since the lease was given back"
     return [
-        report.at_most(answer, answered_s, bound=_ANSWERED_S, n=n, limited_by=SLURM_IS_A_DOUBLE),
+        report.at_most(answer, answered_s, bound=_ANSWERED_S, n=n),
         report.observed(f"{what}: eviction told after the epilog's call, longest", max(told), n=len(told)),
         report.observed(f"{what}: until a new pod is submitted", submitted_s - began_s),
         report.observed(f"{what}: processor time until hooks are answered", to_answer.cpu_s),
@@ -175,10 +167,8 @@ async def _told(scheduler: Scheduler, ground: Ground, pods: Pods, node: str, tok
     _, (pod, job), *_ = ground.jobs[node]
     ground.slurm.set_job(job, "PREEMPTED", "COMPLETING", nodes=node)
     began_s = time.monotonic()
-    calling = asyncio.create_task(_says_done(scheduler, "epilog", job, node, token))
-    await pods.until(lambda: pod in pods.told_s, what=f"pod {pod} is told to go", timeout_s=_PATIENCE_S)
-    calling.cancel()
-    await asyncio.gather(calling, return_exceptions=True)
+    async with beside(_says_done(scheduler, "epilog", job, node, token)):
+        await pods.until(lambda: pod in pods.told_s, what=f"pod {pod} is told to go")
     return max(pods.told_s[pod] - began_s, 0.0)
 
 

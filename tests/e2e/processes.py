@@ -67,6 +67,13 @@ def kill(stack: Stack, part: str) -> list[str]:
     return sorted(restarts)
 
 
+def kill_program(pods: Iterable[Pod], program: str) -> list[int]:
+    """Kill -9 the processes of a program in these pods; their ids."""
+    pids = [pid for pod in pods for pid in pids_of(pod, program=program)]
+    kill_all(pids)
+    return pids
+
+
 def kill_all(pids: Iterable[int]) -> None:
     """Kill -9 each. The end of process 1 of a container is the end of all others there."""
     for pid in pids:

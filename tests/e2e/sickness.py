@@ -105,8 +105,8 @@ def record_of(stack: Stack, node: str) -> Record | None:
     return read_record(stack.kubectl.get(Node, "node", node))
 
 
-def wait_for(stack: Stack, node: str, state: State, *, timeout_s: float = _SETTLE_S) -> Record:
-    """The record, once the Node has come to this state.
+def wait_for(stack: Stack, node: str, *states: State, timeout_s: float = _SETTLE_S) -> Record:
+    """The record, once the Node has come to one of these states.
 
     Raises:
         NeverSo: it has not.
@@ -114,8 +114,8 @@ def wait_for(stack: Stack, node: str, state: State, *, timeout_s: float = _SETTL
 
     def found() -> Record:
         record = record_of(stack, node)
-        if record is None or record.state is not state:
+        if record is None or record.state not in states:
             raise NotYet(f"{record.state}: {record.why or record.text}" if record is not None else "no record")
         return record
 
-    return wait(found, timeout_s=timeout_s, what=f"node {node} is {state}")
+    return wait(found, timeout_s=timeout_s, what=f"node {node} is {' or '.join(states)}")

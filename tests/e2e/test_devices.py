@@ -78,7 +78,7 @@ class Claims:
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[tuple[Stack, Cluster]]:
-    with measure.ground(tell=print, devices=DEVICES) as found:
+    with measure.ground(devices=DEVICES) as found:
         yield found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from demo.stack import Stack
@@ -101,6 +102,11 @@ def pod(
             "volumes": [{"name": "stamps", **source}] if stamps else [],
         },
     }
+
+
+def labelled(stack: Stack, app: str) -> Sequence[Pod]:
+    """All pods with this label `app`."""
+    return stack.kubectl.list(Pod, "pods", "-n", NAMESPACE, "-l", f"app={app}")
 
 
 def wait_for_running(stack: Stack, name: str) -> Pod:

@@ -13,7 +13,7 @@ import contextlib
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from tests.bench.abuse import table
 from tests.bench.abuse.table import NAMESPACE
 from tests.bench.abuse.watched import held, watched
 from tests.bench.asked import Asked
-from tests.bench.clusters import idle_demo
+from tests.bench.clusters import idle_demo, time_sbatch
 from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.handover import is_running
@@ -47,11 +47,9 @@ _TIMES = 2.0
 _SLACK_S = 0.5
 """How far a median of few rounds varies by chance: Slurm looks at new jobs at full seconds."""
 _HELD_S = 0.1
+_OUT = frozenset({"DOWN", "DRAIN", "FAIL"})
 _COMMENTS = ("k8s:pod:default:x", "k8s:abuse/gang/0")
 _RIGHTS = {"": ["pods", "pods/resize", "pods/eviction"], "apps": ["daemonsets"]}
-
-
-Tell = Callable[[str], None]
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,10 +67,10 @@ class _Took(msgspec.Struct):
 
 def measure(asked: Asked) -> list[report.Figure]:
     """Run the bench on an idle cluster and leave it idle."""
-    return asyncio.run(_measure(idle_demo(), Rounds(each=4, replicas=60) if asked.quick else Rounds(), click.echo))
+    return asyncio.run(_measure(idle_demo(), Rounds(each=4, replicas=60) if asked.quick else Rounds()))
 
 
-async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figure]:
+async def _measure(stack: Stack, rounds: Rounds) -> list[report.Figure]:
     with watched(stack):
         wait_for_agreement(stack, timeout_s=60, after="nothing: abuse begins with an idle cluster")
         async with (
@@ -83,7 +81,7 @@ async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figu
             alone = await _rounds(stack, kube, timeline, rounds.each)
             leaders, restarts, since = _leaders(stack), _restarts(stack), datetime.now(UTC)
             try:
-                tried, refused = await _abuse(stack, rounds, tell)
+                tried, refused = await _abuse(stack, rounds)
                 beside = await _rounds(stack, kube, timeline, rounds.each)
                 lost, killed = _changed(leaders, _leaders(stack)), _changed(restarts, _restarts(stack))
             finally:
@@ -91,7 +89,7 @@ async def _measure(stack: Stack, rounds: Rounds, tell: Tell) -> list[report.Figu
             agreed_s = wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the abuse")
             turns = held(stack, since)
     nodes = stack.slurm_nodes()
-    out = [f"{name}: {node.get('Reason', '')}" for name, node in nodes.items() if _is_out(node)]
+    out = [f"{name}: {node.get('Reason', '')}" for name, node in nodes.items() if slurm_text.node_flags(node) & _OUT]
     return [
         _beside("service created to bound", beside.bind, alone.bind),
         _beside("sbatch to start", beside.sbatch, alone.sbatch),
@@ -113,10 +111,6 @@ def _beside(what: str, ours: Sequence[float], alone: Sequence[float]) -> report.
     return report.at_most(f"{what}, median", ours_s, bound=bound, n=len(ours), peer=peer)
 
 
-def _is_out(node: Mapping[str, str]) -> bool:
-    return bool(slurm_text.node_flags(node) & {"DOWN", "DRAIN", "FAIL"})
-
-
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     return [f"{name}: {before.get(name)} to {value}" for name, value in after.items() if before.get(name) != value]
 
@@ -133,16 +127,13 @@ def _restarts(stack: Stack) -> dict[str, str]:
     return {pod.name: str(processes.restarts_of(pod)) for pod in pods}
 
 
-# ---------------------------------------------------------------------- timing
-
-
 async def _rounds(stack: Stack, kube: Kube, timeline: Timeline[Pod], n: int) -> _Took:
     took = _Took([], [], [])
     tag = uuid.uuid4().hex[:4]
     for number in range(n):
         name = f"beside-{tag}-{number}"
         took.bind.append(await latency.time_pod(stack, kube, timeline, name, restart_policy="Always"))
-        took.sbatch.append(await asyncio.to_thread(latency.time_sbatch, stack, number))
+        took.sbatch.append(await asyncio.to_thread(time_sbatch, stack, f"bench-{number}"))
         took.evict.append(await _time_eviction(stack, kube, timeline, f"victim-{tag}-{number}"))
     return took
 
@@ -171,14 +162,11 @@ async def _time_eviction(stack: Stack, kube: Kube, timeline: Timeline[Pod], name
     return told.at_s - submitted_s
 
 
-# ----------------------------------------------------------------------- abuse
-
-
-async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:
+async def _abuse(stack: Stack, rounds: Rounds) -> tuple[int, int]:
     """Do everything in the table. Return how much was tried, and how much the apiserver or Slurm refused at once."""
     slurmd = stack.slurmd_pods()[-1]
     place = table.Place(image=stack.images["sunkpy"], scheduler=stack.scheduler_name, node=slurmd.spec.node_name)
-    tries = _Tries(tell)
+    tries = _Tries()
     with _account(stack) as kubeconfig:
         async with await Kube.connect(kubeconfig) as kube:
             for name, bodies in table.abuses(place, replicas=rounds.replicas).items():
@@ -195,9 +183,8 @@ async def _abuse(stack: Stack, rounds: Rounds, tell: Tell) -> tuple[int, int]:
 class _Tries:
     """Counts what was tried, and what was refused at once."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self) -> None:
         self.tried = self.refused = 0
-        self._tell = tell
 
     async def each(self, name: str, tries: Sequence[Coroutine[object, object, None]]) -> None:
         """Await the tries one after another, and report how many were refused and why the first was."""
@@ -209,7 +196,7 @@ class _Tries:
                 why.append(str(error))
         self.tried += len(tries)
         self.refused += len(why)
-        self._tell(f"{name}: {len(tries)} tried" + (f", {len(why)} refused: {why[0][-300:]}" if why else ""))
+        click.echo(f"{name}: {len(tries)} tried" + (f", {len(why)} refused: {why[0][-300:]}" if why else ""))
 
 
 async def _create(kube: Kube, name: str, body: table.Body) -> None:
@@ -228,7 +215,6 @@ async def _do(kube: Kube, deed: table.Deed, pod: str) -> None:
 
 
 async def _submit(stack: Stack, comment: str) -> None:
-    """Submit a job whose comment says that it stands for pods."""
     options = ("-n1", "--comment", comment, "-o", "/dev/null")
     await asyncio.to_thread(stack.sbatch, *options, script="sleep 1000")
 

@@ -54,8 +54,6 @@ DEEDS: Final = (
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The node, scheduler and image of abusive pods."""
-
     image: str
     scheduler: str
     node: str
@@ -78,6 +76,7 @@ def abuses(place: Place, *, replicas: int) -> Abuses:
     does not exist, and half as many for a host port.
     """
     port = {"ports": [{"containerPort": 80, "hostPort": _PORT}]}
+    probe = {"exec": {"command": ["false"]}, "terminationGracePeriodSeconds": _FOR_EVER_S}
     apart = {"app": "apart"}
     return {
         STUBBORN: _pods(1, place.pod(grace_s=_ALLOWED_S, labels=apart, spec=_with(place, port))),
@@ -85,7 +84,7 @@ def abuses(place: Place, *, replicas: int) -> Abuses:
         **_daemons(place),
         "grace-of-an-hour": _pods(3, place.pod(grace_s=3600)),
         "grace-for-ever": _pods(1, place.pod(grace_s=_FOR_EVER_S)),
-        "grace-of-a-probe": _pods(1, place.pod(spec=_probed(place))),
+        "grace-of-a-probe": _pods(1, place.pod(spec=_with(place, {"livenessProbe": probe}))),
         "named-node": _pods(3, place.pod(spec={"nodeName": place.node})),
         "singleton": _pods(10, place.pod(annotations={f"{names.PREFIX}dependency": "singleton"})),
         "exclusive-user": _pods(10, place.pod(annotations={f"{names.PREFIX}exclusive": "user"})),
@@ -115,20 +114,13 @@ def _with(place: Place, container: Mapping[str, object]) -> Body:
     return {"containers": [spec["containers"][0] | container]}
 
 
-def _probed(place: Place) -> Body:
-    probe = {"exec": {"command": ["false"]}, "terminationGracePeriodSeconds": _FOR_EVER_S}
-    return _with(place, {"livenessProbe": probe})
-
-
 def _near(how: str, *labels: Mapping[str, str]) -> Body:
     terms = [{"labelSelector": {"matchLabels": each}, "topologyKey": _HOST} for each in labels]
     return {"affinity": {how: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
 def _declarations(place: Place) -> Abuses:
-    """Return pods that declare more pods or roles than a gang can have. Tests of `core.gang.families` show what such
-    declarations cost.
-    """
+    """Return pods that declare more pods or roles than a gang can have."""
 
     def annotated(gang: str, sizes: str) -> Body:
         said = {"gang": gang, "gang-role": "r0", "gang-roles": sizes}
@@ -142,9 +134,7 @@ def _declarations(place: Place) -> Abuses:
 
 
 def _daemons(place: Place) -> Abuses:
-    """Return pods that name a DaemonSet which does not exist as owner, because pods of DaemonSets need no job; and a
-    DaemonSet in a namespace that no administrator lists.
-    """
+    """Return pods that name as owner a DaemonSet that does not exist, and a DaemonSet that no administrator lists."""
     kind = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
     nobody = {**kind, "name": "none", "uid": str(uuid.uuid4()), "controller": True}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [place.node]}]}

@@ -22,9 +22,7 @@ _PACKAGE = "/opt/sunkpy-package"
 
 @contextlib.contextmanager
 def watched(stack: Stack) -> Iterator[None]:
-    """Run the block with schedulers that log their long turns. The scheduler's pods are replaced before and after
-    the block.
-    """
+    """Run the block with schedulers that log their long turns: their pods are replaced before and after it."""
     data = {
         "holds.py": Path(holds.__file__).read_text(),
         "sitecustomize.py": f"import holds; holds.watch(holds.log, from_s={_FROM_S})\n",

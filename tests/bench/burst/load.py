@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -20,14 +20,12 @@ from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
 from sunkpy.slurm import Slurm
 from sunkpy.slurm.errors import AlreadyDone, NotFound
-from tests.bench.burst.ground import POOL, WORKLOADS
-from tests.bench.ground import in_flight
-from tests.bench.pod_watch import PodWatch
+from tests.bench.ground import PATIENCE_S, PodWatch, in_flight
+from tests.bench.simulated import AT_ONCE, POOL, WORKLOADS
 from tests.polling import until
 
 MEMORY_MIB = 64
-PEER_IN_FLIGHT = 10
-_PODS_IN_FLIGHT = 16
+_PEER_IN_FLIGHT = 10
 
 
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +47,10 @@ class Wave(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """The names of the pods."""
         return [f"{self.name}-{number}" for number in range(self.count)]
 
     @property
     def bodies(self) -> list[dict[str, object]]:
-        """The pods, as bodies of requests that create them."""
         return [self._pod(number) for number in range(self.count)]
 
     def _pod(self, number: int) -> dict[str, object]:
@@ -116,7 +112,6 @@ class Pods(PodWatch):
         return self._informer.get(self._namespace, name)
 
     def node_and_job_of(self, name: str) -> tuple[str, JobId]:
-        """Return the pod's node and the job in its annotation."""
         pod = self.get(name)
         assert pod is not None
         return pod.spec.node_name, JobId(int(pod.annotations[names.ANNOTATION_JOB_ID]))
@@ -130,55 +125,71 @@ class Pods(PodWatch):
             self.created_s[metadata["name"]] = time.monotonic()
             await self._kube.create(paths.pods(self._namespace), body)
 
-        await in_flight(_PODS_IN_FLIGHT, (partial(create, body) for body in bodies))
+        await in_flight(AT_ONCE, (partial(create, body) for body in bodies))
 
-    async def remove(self, prefix: str, *, timeout_s: float) -> None:
-        """Delete all pods whose name begins with `prefix`, with grace period 0 because no kubelet would remove them,
-        and forget them.
+    async def until_bound(self, names: Collection[str]) -> float:
+        """Wait until all of these pods are bound. Return when that was (monotonic)."""
+        wanted = {*names}
+        return await self.until(lambda: wanted <= self.bound_s.keys(), what=f"{len(wanted)} pods are bound")
+
+    async def time_one(self, wave: Wave) -> float:
+        """Create the only pod of a wave. Return the seconds until it was bound, and delete it."""
+        (name,) = wave.names
+        await self.create(wave.bodies)
+        await self.until_bound(wave.names)
+        took_s = self.bound_s[name] - self.created_s[name]
+        await self.remove(name)
+        return took_s
+
+    async def remove(self, prefix: str) -> None:
+        """Delete all pods whose name begins with `prefix`, without grace because no kubelet runs, and forget them. Pods
+        that the watch shows late are deleted, too.
         """
 
         async def delete(name: str) -> None:
             with contextlib.suppress(errors.NotFound):
                 await self._kube.delete(paths.pod(self._namespace, name), grace_period_s=0)
 
-        def left() -> list[str]:
-            return [pod.name for pod in self._informer.values() if pod.name.startswith(prefix)]
+        def left() -> set[str]:
+            return {pod.name for pod in self._informer.values() if pod.name.startswith(prefix)}
 
-        await in_flight(_PODS_IN_FLIGHT, [partial(delete, name) for name in left()])
-        await self.until(lambda: not left(), what=f"pods {prefix}… are gone", timeout_s=timeout_s)
+        names, gone = left() | {name for name in self.created_s if name.startswith(prefix)}, set[str]()
+        while names:
+            await in_flight(AT_ONCE, [partial(delete, name) for name in names])
+            gone.update(names)
+            await self.until(lambda: left().isdisjoint(gone), what=f"pods {prefix}… are gone")
+            names = left() - gone
         for seen in (self.created_s, self.bound_s, self.told_s):
-            for name in [name for name in seen if name.startswith(prefix)]:
+            for name in gone & seen.keys():
                 del seen[name]
-        self.waits = {name for name in self.waits if not name.startswith(prefix)}
+        self.waits -= gone
 
 
-async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool = False) -> list[JobId]:
-    """Submit jobs with ten requests in flight, as batch jobs or, with `at_once`, as allocations. Return their ids."""
+async def submit_plain(slurm: Slurm, jobs: Iterable[JobSpec], *, at_once: bool = False, user: str = "") -> list[JobId]:
+    """Submit jobs with ten requests in flight, as batch jobs of this user or, with `at_once`, as allocations. Return
+    their ids.
+    """
     ids: list[JobId] = []
 
     async def submit(job: JobSpec) -> None:
-        made = await (slurm.allocate_now(job) if at_once else slurm.submit_job(job))
+        made = await (slurm.allocate_now(job) if at_once else slurm.submit_job(job, user=user))
         if made is None:
             raise ValueError(f"Slurm has no room for {job.name} at once")
         ids.append(made.job_id)
 
-    await in_flight(PEER_IN_FLIGHT, (partial(submit, job) for job in jobs))
+    await in_flight(_PEER_IN_FLIGHT, (partial(submit, job) for job in jobs))
     return ids
 
 
-async def all_run(slurm: Slurm, ids: Sequence[JobId], *, timeout_s: float) -> None:
-    """Wait until Slurm reports all of these jobs as running."""
-
+async def all_run(slurm: Slurm, ids: Sequence[JobId]) -> None:
     async def do_run() -> bool:
         known = await slurm.jobs_state()
         return all(states.is_job_running(known.get(id, frozenset())) for id in ids)
 
-    await until(do_run, timeout_s=timeout_s, what=f"{len(ids)} jobs run")
+    await until(do_run, timeout_s=PATIENCE_S, what=f"{len(ids)} jobs run")
 
 
-async def end_all(slurm: Slurm, *, timeout_s: float) -> None:
-    """Cancel all jobs that have not ended, and wait until they have."""
-
+async def end_all(slurm: Slurm) -> None:
     async def cancel(id: JobId) -> None:
         with contextlib.suppress(AlreadyDone, NotFound):
             await slurm.cancel_job(id)
@@ -186,7 +197,7 @@ async def end_all(slurm: Slurm, *, timeout_s: float) -> None:
     async def have_ended() -> bool:
         known = await slurm.jobs_state()
         left = [id for id, state in known.items() if not states.is_job_ended(state)]
-        await in_flight(PEER_IN_FLIGHT, (partial(cancel, id) for id in left))
+        await in_flight(_PEER_IN_FLIGHT, (partial(cancel, id) for id in left))
         return not left and not any(states.is_job_completing(state) for state in known.values())
 
-    await until(have_ended, timeout_s=timeout_s, what="all jobs have ended")
+    await until(have_ended, timeout_s=PATIENCE_S, what="all jobs have ended")

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -26,16 +26,14 @@ from sunkpy.slurm import Slurm
 from tests.bench import census, report
 from tests.bench.asked import Asked
 from tests.bench.burst import load
-from tests.bench.burst.ground import Pool, furnish, token_of
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import BINDER, ControlPlane, control_plane, slurm_of
+from tests.bench.census import Spent
+from tests.bench.ground import BINDER, PATIENCE_S, ControlPlane, beside, control_plane, slurm_of
 from tests.bench.holds import Hold
-from tests.bench.ours import AUDIENCE, Scheduler, scheduling
-from tests.bench.spent import Spent
+from tests.bench.ours import Scheduler, scheduling
+from tests.bench.simulated import Pool, furnish, token_of
 from tests.polling import until
 
-MACHINE = "two shared cores run both sides, the bench and its simulated nodes"
-_PATIENCE_S = 900.0
 _SHARE = 1 / 0.8
 _HELD_S = 0.05
 _TOLD_S = 0.5
@@ -46,13 +44,11 @@ _NODE_EVENTS_EACH_S = 1.0
 _DEFAULT_NAME = "default-scheduler"
 
 LARGE = Pool(name="large", size=6, cpus=160)
-MANY = Pool(name="many", size=500, cpus=8)
-VICTIMS = Pool(name="victims", size=64, cpus=8)
+MANY = Pool(name="many", size=500)
+VICTIMS = Pool(name="victims", size=64)
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods, gangs, jobs, nodes and rounds each part of the bench has."""
-
     singles: int = 100
     rounds: int = 5
     old_jobs: tuple[int, ...] = (0, 300, 3_000)
@@ -119,16 +115,12 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         took_s = await work()
         after = census.take(self.pids())
         cpu_s = {name: used_s - before.cpu_s.get(name, 0.0) for name, used_s in after.cpu_s.items()}
-        return Used(took_s=took_s, cpu_s=cpu_s, in_words=after.busiest_since(before, cores=os.cpu_count() or 1))
+        return Used(took_s=took_s, cpu_s=cpu_s, in_words=after.busiest_since(before))
 
     async def clear(self, prefix: str) -> None:
         """Remove all pods whose name begins with `prefix`, and end all jobs."""
-        await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
-        await load.end_all(self.slurm, timeout_s=_PATIENCE_S)
-
-    async def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until the watch of pods has shown that `is_so`."""
-        await self.pods.until(is_so, what=what, timeout_s=_PATIENCE_S)
+        await self.pods.remove(prefix)
+        await load.end_all(self.slurm)
 
 
 class Bench:
@@ -143,7 +135,6 @@ class Bench:
         self._moments = random.Random(sizes.many)
 
     async def run(self) -> list[report.Figure]:
-        """Run all rounds and return their figures."""
         async with await Kube.connect(self._plane.admin) as kube:
             await furnish(kube, [LARGE, self._many, VICTIMS])
             figures = []
@@ -161,19 +152,15 @@ class Bench:
         async with slurm_of(folder / "slurm", conf, count=count) as running:
             old = JobSpec(name="old", script="#!/bin/sh\n", comment="plain", hold=True)
             await load.submit_plain(running.slurm, [old] * old_jobs)
-            await load.end_all(running.slurm, timeout_s=_PATIENCE_S)
+            await load.end_all(running.slurm)
             async with (
                 scheduling(folder / "scheduler", kubeconfig, running.settings, holds=self._holds) as scheduler,
                 pods.watched(),
             ):
-
-                def pids() -> dict[str, int]:
-                    plane = {name: process.pid for name, process in self._plane.processes.items()}
-                    own = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
-                    return {**plane, **census.slurm_daemons_of(running.pid), **own}
-
+                own = {"scheduler": scheduler.process.pid}
+                pids = partial(self._plane.pids, own, slurm=running.real.pid)
                 yield Ground(kube=kube, slurm=running.slurm, scheduler=scheduler, pods=pods, pids=pids)
-                await pods.remove("", timeout_s=_PATIENCE_S)
+                await pods.remove("")
 
     # ------------------------------------------------------------- the rounds
 
@@ -207,9 +194,7 @@ class Bench:
         return figures
 
     async def _default_scheduler(self, ground: Ground, wave: Wave, ours: Used) -> report.Figure:
-        """Time the same pods with kube-scheduler, without Slurm, and with a limit on requests that it does not
-        reach.
-        """
+        """Time the same pods with kube-scheduler, without Slurm, and with a limit on requests that it never reaches."""
         self._plane.start_binder()
         try:
             await _until_bound(ground, Wave(name="awake", count=1, scheduler=_DEFAULT_NAME))
@@ -234,7 +219,6 @@ class Bench:
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run the whole bench on a control plane of its own."""
     with control_plane("burst") as plane:
         return asyncio.run(Bench(plane, QUICK if asked.quick else Sizes()).run())
 
@@ -251,7 +235,7 @@ async def _wave(ground: Ground, wave: Wave, moments: random.Random) -> Took:
     await ground.clear(wave.name)
     await asyncio.sleep(moments.random())
     plain = await ground.used(lambda: _plain(ground.slurm, wave))
-    await load.end_all(ground.slurm, timeout_s=_PATIENCE_S)
+    await load.end_all(ground.slurm)
     return Took(ours=ours, plain=plain, spent=spent)
 
 
@@ -267,16 +251,14 @@ async def _until_bound(ground: Ground, wave: Wave) -> Used:
 
 
 async def _create(ground: Ground, wave: Wave) -> None:
-    """Create the pods of a wave, and wait until all are bound."""
     await ground.pods.create(wave.bodies)
-    names = {*wave.names}
-    await ground.until(lambda: names <= ground.pods.bound_s.keys(), f"all {wave.count} pods {wave.name} are bound")
+    await ground.pods.until_bound(wave.names)
 
 
 async def _plain(slurm: Slurm, wave: Wave) -> float:
     began_s = time.monotonic()
     ids = await load.submit_plain(slurm, wave.jobs, at_once=wave.is_service)
-    await load.all_run(slurm, ids, timeout_s=_PATIENCE_S)
+    await load.all_run(slurm, ids)
     return time.monotonic() - began_s
 
 
@@ -309,42 +291,30 @@ def _costs(wave: Wave, spent: Spent) -> list[report.Figure]:
 
 
 async def _unschedulable(ground: Ground, sizes: Sizes, node: str) -> list[report.Figure]:
-    """Time single good pods among many pods that fit nowhere: while these are created, when they wait, and while a
-    Node changes each second.
-    """
+    """Time single good pods while pods that fit nowhere come, while they wait, and while a Node changes each second."""
     alone_s = report.median(await _good_pods(ground, sizes.good, "alone"))
     wave = Wave(name="never", count=sizes.unschedulable, pool="nowhere")
     began_s = time.monotonic()
     coming = asyncio.create_task(ground.pods.create(wave.bodies))
     took_s = {"coming": await _good_pods(ground, sizes.good, "amid")}
     await coming
-    await ground.until(lambda: len(ground.pods.waits) >= wave.count, "all pods were told that they wait")
+    await ground.pods.until(lambda: len(ground.pods.waits) >= wave.count, what="all pods were told that they wait")
     told_s = time.monotonic() - began_s
     took_s["waiting"] = await _good_pods(ground, sizes.good, "quiet")
-    changing = asyncio.create_task(_change(ground.kube, node))
-    took_s["waiting, a Node changes each second"] = await _good_pods(ground, sizes.good, "busy")
-    changing.cancel()
-    await asyncio.gather(changing, return_exceptions=True)
+    async with beside(_change(ground.kube, node)):
+        took_s["waiting, a Node changes each second"] = await _good_pods(ground, sizes.good, "busy")
     await ground.clear(wave.name)
     figures = [report.observed(f"{wave.count} unschedulable pods: until all were told", told_s, n=wave.count)]
     for how, times in took_s.items():
         what, value = f"good pod bound, {wave.count} unschedulable {how}: median", report.median(times)
         peer = report.against(f"without the {wave.count}", alone_s, ours=value)
         bound = round(alone_s + _ADDED_S, 4)
-        figures.append(report.at_most(what, value, bound=bound, n=len(times), peer=peer, limited_by=MACHINE))
+        figures.append(report.at_most(what, value, bound=bound, n=len(times), peer=peer))
     return figures
 
 
 async def _good_pods(ground: Ground, count: int, name: str) -> list[float]:
-    """Create pods one after another; return the seconds until each was bound."""
-    took = []
-    for number in range(count):
-        wave = Wave(name=f"good-{name}-{number}", count=1)
-        await _create(ground, wave)
-        (pod,) = wave.names
-        took.append(ground.pods.bound_s[pod] - ground.pods.created_s[pod])
-        await ground.pods.remove(wave.name, timeout_s=_PATIENCE_S)
-    return took
+    return [await ground.pods.time_one(Wave(name=f"good-{name}-{number}", count=1)) for number in range(count)]
 
 
 async def _change(kube: Kube, node: str) -> None:
@@ -392,7 +362,7 @@ async def _evictions_during(ground: Ground, nodes: Sequence[str], burst: int) ->
     return [
         report.observed(f"{what}, idle: median", report.median(alone), n=len(alone)),
         report.observed(f"{at}: median", report.median(amid), n=n),
-        report.at_most(f"{at}: longest", max(amid), bound=_TOLD_S, n=n, peer=longest, limited_by=MACHINE),
+        report.at_most(f"{at}: longest", max(amid), bound=_TOLD_S, n=n, peer=longest),
         report.observed(f"pods of the {burst} that were bound by the last eviction", bound, unit="pods", n=burst),
     ]
 
@@ -407,7 +377,7 @@ async def _evictions_at_once(ground: Ground, nodes: Sequence[str], queued: int) 
     calls_each = (await ground.scheduler.spent()).since(before).calls.total() / len(nodes)
     what, n = f"{len(nodes)} pods preempted by one job, {queued} jobs queued", len(nodes)
     return [
-        report.at_most(f"{what}: until all were told", took_s, bound=_TOLD_S, n=n, limited_by=MACHINE),
+        report.at_most(f"{what}: until all were told", took_s, bound=_TOLD_S, n=n),
         report.observed(f"{what}: REST requests per pod", calls_each, unit="requests", n=n),
     ]
 
@@ -426,7 +396,7 @@ async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str
     Returns: the seconds from the first call of an Epilog to the last eviction; 0 if all evictions came before.
     """
     jobs = dict(map(ground.pods.node_and_job_of, pods))
-    tokens = {node: await token_of(ground.kube, node, audience=AUDIENCE) for node in jobs}
+    tokens = {node: await token_of(ground.kube, node) for node in jobs}
     n = len(jobs)
     preemptor = JobSpec(
         name="preemptor", script="#!/bin/sh\n", comment="plain", partition="high", required_nodes=tuple(jobs),
@@ -438,12 +408,10 @@ async def _take_nodes(ground: Ground, pods: Sequence[str], *, told: Sequence[str
         known = await ground.slurm.jobs_state([*jobs.values()])
         return all("PREEMPTED" in known.get(job, frozenset()) for job in jobs.values())
 
-    await until(are_ended, timeout_s=_PATIENCE_S, what="Slurm has ended the jobs", every_s=_LOOK_S)
+    await until(are_ended, timeout_s=PATIENCE_S, what="Slurm has ended the jobs", every_s=_LOOK_S)
     began_s = time.monotonic()
-    epilogs = asyncio.gather(*(_epilog(ground, job, node, tokens[node]) for node, job in jobs.items()))
-    await ground.until(lambda: {*told} <= ground.pods.told_s.keys(), f"{', '.join(told)} were told to go")
-    epilogs.cancel()
-    await asyncio.gather(epilogs, return_exceptions=True)
+    async with beside(*(_epilog(ground, job, node, tokens[node]) for node, job in jobs.items())):
+        await ground.pods.until(lambda: {*told} <= ground.pods.told_s.keys(), what=f"{', '.join(told)} were told to go")
     return max(max(ground.pods.told_s[pod] for pod in told) - began_s, 0.0)
 
 

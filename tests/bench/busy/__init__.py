@@ -1,3 +1,1 @@
-"""How soon small pods and jobs start behind a long queue, with the chart's SchedulerParameters and with Slurm's
-defaults.
-"""
+"""How soon small pods and jobs start behind a long queue: by the chart's SchedulerParameters, by Slurm's defaults."""

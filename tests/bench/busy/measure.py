@@ -19,7 +19,7 @@ from demo.slurm_text import parse_oneliner
 from sunkpy.core.model.states import JobId
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.busy.sides import DOORS, PATIENCE_S, Side, chart_parameters, queue_more, real, simulated, take_nodes
+from tests.bench.busy.sides import DOORS, Side, chart_parameters, queue_more, real, simulated, take_nodes, time_door
 from tests.bench.clusters import idle_demo
 from tests.bench.ground import control_plane
 from tests.polling import until
@@ -47,18 +47,14 @@ QUICK = Rounds(queues=(20, 1_000), ours=4, theirs=1, nodes=100)
 
 
 class Behind(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured behind one queue: seconds to a start by door, backfill's share of a core, the mean length of
-    its cycles, and the machine's load.
-    """
+    """What was measured behind one queue: seconds to a start by door, backfill's share of a core and mean cycle."""
 
     took_s: Mapping[str, Sequence[float]]
     share: float
     cycle_s: float
-    load: float
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Measure on simulated nodes, then on the cluster of `make demo`."""
     rounds = QUICK if asked.quick else Rounds()
     figures: list[report.Figure] = []
     if asked.only != "real":
@@ -102,12 +98,12 @@ async def _behind(side: Side, name: str, rounds: int) -> Behind:
     for number in range(rounds):
         for door in DOORS:
             await asyncio.sleep(random.uniform(0, _PAUSE_S))
-            took_s[door].append(await side.doors.time(door, f"busy-{name}-{door}-{number}"))
-    shown, load = (f"{door} {' '.join(f'{took:.1f}' for took in took_s[door])}" for door in DOORS), os.getloadavg()[0]
-    click.echo(f"busy: {side.name}, {name}: {', '.join(shown)}; load {load:.1f}")
+            took_s[door].append(await time_door(side, door, f"busy-{name}-{door}-{number}"))
+    shown = (f"{door} {' '.join(f'{took:.1f}' for took in took_s[door])}" for door in DOORS)
+    click.echo(f"busy: {side.name}, {name}: {', '.join(shown)}; load {os.getloadavg()[0]:.1f}")
     share = (_backfill_s(side) - used_s) / (time.monotonic() - began_s)
     cycle_s = cycle_mean_s(await asyncio.to_thread(side.admin, "sdiag"))
-    return Behind(took_s=took_s, share=share, cycle_s=cycle_s, load=load)
+    return Behind(took_s=took_s, share=share, cycle_s=cycle_s)
 
 
 def _backfill_s(side: Side) -> float:
@@ -122,9 +118,7 @@ def _backfill_s(side: Side) -> float:
 
 
 def cycle_mean_s(sdiag: str) -> float:
-    """Return the mean length in seconds of backfill's cycles since the last reset, without its pauses; 0 if there
-    was none.
-    """
+    """Return the mean seconds of backfill's cycles since the last reset, without its pauses; 0 if there was none."""
     found = re.search(r"Mean cycle:\s+(\d+)", sdiag.partition("Backfilling stats")[2])
     return int(found[1]) / 1e6 if found else 0.0
 
@@ -144,27 +138,20 @@ async def _planned(side: Side, job: JobId) -> float:
     return found[0]
 
 
-# -------------------------------------------------------------------- figures
-
-
 def _figures(where: str, ours: Behind, theirs: Behind, moved_s: float) -> list[report.Figure]:
     n = len(ours.took_s[DOORS[0]])
     stock, bounds = "Slurm's defaults", (_MEDIAN_S, _P95_S)
-    load = f"load {ours.load:.1f} on {os.cpu_count()} cores; {PATIENCE_S:g} s means not within them"
     share = report.against(stock, theirs.share, ours=ours.share)
     cycle = report.against(stock, theirs.cycle_s, ours=ours.cycle_s)
     figures: list[report.Figure] = []
     for door in DOORS:
         peer = (stock, theirs.took_s[door])
-        figures += report.spread(f"{where}: {door}", ours.took_s[door], bounds=bounds, peer=peer, limited_by=load)
+        figures += report.spread(f"{where}: {door}", ours.took_s[door], bounds=bounds, peer=peer)
     return [
         *figures,
         report.at_most(
-            f"{where}: backfill's processor time", ours.share, unit="of a core", bound=_SHARE, n=n, peer=share,
-            limited_by=load,
+            f"{where}: backfill's processor time", ours.share, unit="of a core", bound=_SHARE, n=n, peer=share
         ),
         report.observed(f"{where}: sdiag's mean cycle of backfill", ours.cycle_s, n=n, peer=cycle),
-        report.at_most(
-            f"{where}: the first that waits is planned later by", moved_s, bound=_PLANNED_S, limited_by=load
-        ),
-    ]  # fmt: skip
+        report.at_most(f"{where}: the first that waits is planned later by", moved_s, bound=_PLANNED_S),
+    ]

@@ -12,10 +12,8 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Sequence
 
-import msgspec
 import yaml
 
 from demo import bring_up, person
@@ -27,10 +25,11 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, ground
-from tests.bench.burst.ground import WORKLOADS, Pool, furnish
-from tests.bench.burst.load import MEMORY_MIB, PEER_IN_FLIGHT, Pods, Wave, all_run
-from tests.bench.ground import ControlPlane, RunningSlurm, in_flight
+from tests.bench.burst.load import MEMORY_MIB, Pods, Wave, all_run, submit_plain
+from tests.bench.clusters import time_sbatch
+from tests.bench.ground import ControlPlane, RunningSlurm
 from tests.bench.ours import scheduling
+from tests.bench.simulated import WORKLOADS, Pool, furnish
 from tests.e2e import processes, workloads
 from tests.e2e.slurm_access import slurm_client
 from tests.polling import until
@@ -38,46 +37,15 @@ from tests.polling import until
 PATIENCE_S = 60.0
 """What has no node after this many seconds is counted with this time."""
 DOORS = ("service", "pod", "sbatch")
-
-
-class Doors(msgspec.Struct, frozen=True, kw_only=True):
-    """The ways into one cluster. `body`: returns a small pod with this name and restartPolicy. `sbatch`: submits a
-    small job with this name, and returns the seconds until it runs, at most PATIENCE_S. `grace_s`: the grace period
-    of a pod's deletion; 0 if no kubelet runs.
-    """
-
-    kube: Kube
-    pods: Pods
-    body: Callable[[str, str], dict[str, object]]
-    sbatch: Callable[[str], Awaitable[float]]
-    grace_s: int
-
-    async def time(self, door: str, name: str) -> float:
-        """Return the seconds until a pod or job of this name has a node; `door` is one of DOORS."""
-        if door == "sbatch":
-            return await self.sbatch(name)
-        began_s = time.monotonic()
-        await self.pods.create([self.body(name, "Always" if door == "service" else "Never")])
-        try:
-            await self.pods.until(lambda: name in self.pods.bound_s, what=f"{name} bound", timeout_s=PATIENCE_S)
-            return self.pods.bound_s[name] - began_s
-        except TimeoutError:
-            return PATIENCE_S
-        finally:
-            await self.kube.delete(paths.pod(WORKLOADS, name), grace_period_s=self.grace_s)
-            await self.pods.until(lambda: self.pods.get(name) is None, what=f"{name} gone", timeout_s=PATIENCE_S)
-
-
 OWNER = person.NAME
 IDLE, WANTED = 2, 3
 _SMALL_MIN, _QUEUED_MIN, _RUNNING_MIN = 5, 60, 600
 _KEEPS_NODE = "#!/bin/sh\nexec sleep 360000\n"
-_SIMULATED_CPUS = 8
 _CLEAR_S = 900.0
+_LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
 
 
 def chart_parameters() -> list[str]:
-    """Return the SchedulerParameters that charts/slurm has by default."""
     values = yaml.safe_load((ROOT / "charts/slurm/values.yaml").read_text())
     options = values["slurmConfig"]["conf"]["SchedulerParameters"]
     return [name if value is True else f"{name}={value}" for name, value in options.items()]
@@ -90,43 +58,39 @@ async def take_nodes(side: Side) -> None:
         for number in range(side.nodes - IDLE)
     ]
     async with side.slurm() as slurm:
-        made = [(await slurm.submit_job(job, user=OWNER)).job_id for job in jobs]
-        await all_run(slurm, made, timeout_s=PATIENCE_S)
+        await all_run(slurm, await submit_plain(slurm, jobs, user=OWNER))
 
 
 async def queue_more(side: Side, count: int) -> JobId:
     """Queue `count` more jobs. Return the first of them."""
     await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=down")
-    made: list[JobId] = []
-
-    async def submit(slurm: Slurm, number: int) -> None:
-        job = JobSpec(
+    jobs = (
+        JobSpec(
             name=JOBS, script=_KEEPS_NODE, shared="none", minimum_nodes=WANTED, maximum_nodes=WANTED, tasks=WANTED,
             time_limit_min=_QUEUED_MIN + number % 600,
-        )  # fmt: skip
-        made.append((await slurm.submit_job(job, user=OWNER)).job_id)
-
+        )
+        for number in range(count)
+    )  # fmt: skip
     async with side.slurm() as slurm:
-        await in_flight(PEER_IN_FLIGHT, (partial(submit, slurm, number) for number in range(count)))
+        made = await submit_plain(slurm, jobs, user=OWNER)
     await asyncio.to_thread(side.admin, "scontrol", "update", "partitionname=low", "state=up")
     return min(made)
 
 
-# ------------------------------------------------------------------ simulated
-
-
 class Simulated:
-    """A cluster of nodes that only slurmctld knows. No Prolog runs, so a pod is bound at the scheduler's next poll
-    after its job began.
-    """
+    """A cluster of nodes that only slurmctld knows. A pod is bound at the scheduler's next poll after its job began."""
 
     def __init__(self, running: RunningSlurm, kube: Kube, pods: Pods, nodes: int) -> None:
         self.name, self.nodes = f"{nodes} simulated nodes", nodes
         self._running = running
-        self.doors = Doors(kube=kube, pods=pods, body=_simulated_body, sbatch=self.sbatch, grace_s=0)
+        self.kube, self.pods, self.grace_s = kube, pods, 0  # no kubelet runs
+
+    def body(self, name: str, restart_policy: str) -> dict[str, object]:
+        """Return a small pod."""
+        (body,) = Wave(name=name, count=1, is_service=restart_policy == "Always").bodies
+        return {**body, "metadata": {"name": name, "annotations": _LIMIT}}
 
     def admin(self, *command: str) -> str:
-        """Return the output of a Slurm command, run as Slurm's administrator beside slurmctld."""
         return self._running.real.as_user(401, *command)
 
     def slurm(self) -> contextlib.AbstractAsyncContextManager[Slurm]:
@@ -148,13 +112,10 @@ class Simulated:
         await until(is_used, timeout_s=PATIENCE_S, what=wanted)
 
     def slurmctld(self) -> Sequence[int]:
-        """Return the process id of slurmctld."""
-        return [census.slurm_daemons_of(self._running.pid)["slurmctld"]]
+        return [census.slurm_daemons_of(self._running.real.pid)["slurmctld"]]
 
     async def sbatch(self, name: str) -> float:
-        """Submit a small job by slurmrestd, which sends slurmctld the same as sbatch. Return the seconds until it
-        runs.
-        """
+        """Submit a small job by slurmrestd, as sbatch does by slurmctld. Return the seconds until it runs."""
         slurm, began_s = self._running.slurm, time.monotonic()
         job = JobSpec(name=name, script="#!/bin/sh\n", memory_mib_per_node=MEMORY_MIB, time_limit_min=_SMALL_MIN)
         made = (await slurm.submit_job(job)).job_id
@@ -172,7 +133,7 @@ class Simulated:
 @contextlib.asynccontextmanager
 async def simulated(plane: ControlPlane, nodes: int) -> AsyncIterator[Simulated]:
     """Yield a Slurm 26.05 with `nodes` nodes, with a control plane and a scheduler."""
-    pool = Pool(name="many", size=nodes, cpus=_SIMULATED_CPUS)
+    pool = Pool(name="many", size=nodes)
     async with (
         await Kube.connect(plane.admin) as kube,
         ground.slurm_of(plane.folder / "slurm", pool.conf, count=nodes) as running,
@@ -184,41 +145,25 @@ async def simulated(plane: ControlPlane, nodes: int) -> AsyncIterator[Simulated]
             yield Simulated(running, kube, pods, nodes)
 
 
-def _simulated_body(name: str, restart_policy: str) -> dict[str, object]:
-    (body,) = Wave(name=name, count=1, is_service=restart_policy == "Always").bodies
-    return {**body, "metadata": {"name": name, "annotations": _LIMIT}}
-
-
-_LIMIT = {f"{names.PREFIX}time-limit": str(_SMALL_MIN)}
-
-
-# ----------------------------------------------------------------------- real
-
-
 class Real:
-    """The cluster of `make demo`, with kubelets, slurmds and Prologs."""
-
     def __init__(self, stack: Stack, kube: Kube) -> None:
         self._stack = stack
         self.nodes = len(stack.nodes())
         self.name = f"{self.nodes} real nodes"
-        self.doors = Doors(kube=kube, pods=Pods(kube), body=self._body, sbatch=self.sbatch, grace_s=1)
+        self.kube, self.pods, self.grace_s = kube, Pods(kube), 1
 
-    def _body(self, name: str, restart_policy: str) -> dict[str, object]:
+    def body(self, name: str, restart_policy: str) -> dict[str, object]:
         return workloads.pod(
             name, image=self._stack.images["sunkpy"], scheduler=self._stack.scheduler_name, annotations=_LIMIT,
             command=["sleep", "600"], restart_policy=restart_policy,
         )  # fmt: skip
 
     def admin(self, *command: str) -> str:
-        """Return the output of a Slurm command, run as Slurm's administrator beside slurmctld."""
         return self._stack.admin(*command, timeout_s=_CLEAR_S)
 
     @contextlib.asynccontextmanager
     async def slurm(self) -> AsyncIterator[Slurm]:
-        """Yield a client of slurmrestd, once only one pod of it is left: a change of parameters replaces its pod,
-        too.
-        """
+        """Yield a client of slurmrestd, once it has only one pod: a change of parameters replaces its pod, too."""
 
         async def is_one() -> bool:
             return len(await asyncio.to_thread(processes.pods_of, self._stack, "slurmrestd")) == 1
@@ -248,20 +193,26 @@ class Real:
 
     async def sbatch(self, name: str) -> float:
         """Submit a small job from the login pod. Return the seconds until the first line of its script."""
-        said = await asyncio.to_thread(
-            self._stack.login,
-            f"rm -f {name}.out; date +%s.%N; "
-            f"job=$(sbatch --parsable -J {name} -t {_SMALL_MIN} -n1 -c1 --mem=32 -o /dev/null"
-            f" --wrap 'date +%s.%N > {name}.out'); "
-            f"until [ -s {name}.out ] || [ $SECONDS -gt {PATIENCE_S:.0f} ]; do sleep 0.1; done; "
-            f"cat {name}.out; scancel $job; rm -f {name}.out",
-            timeout_s=2 * PATIENCE_S,
-        )
-        submitted, *started = [float(line) for line in said.split()]
-        return min(started[0] - submitted, PATIENCE_S) if started else PATIENCE_S
+        return await asyncio.to_thread(time_sbatch, self._stack, name, f"-t {_SMALL_MIN}", patience_s=PATIENCE_S)
 
 
 Side = Simulated | Real
+
+
+async def time_door(side: Side, door: str, name: str) -> float:
+    """Return the seconds until a pod or job of this name has a node; `door` is one of DOORS."""
+    if door == "sbatch":
+        return await side.sbatch(name)
+    pods, began_s = side.pods, time.monotonic()
+    await pods.create([side.body(name, "Always" if door == "service" else "Never")])
+    try:
+        await pods.until(lambda: name in pods.bound_s, what=f"{name} bound", timeout_s=PATIENCE_S)
+        return pods.bound_s[name] - began_s
+    except TimeoutError:
+        return PATIENCE_S
+    finally:
+        await side.kube.delete(paths.pod(WORKLOADS, name), grace_period_s=side.grace_s)
+        await pods.until(lambda: pods.get(name) is None, what=f"{name} gone", timeout_s=PATIENCE_S)
 
 
 @contextlib.asynccontextmanager
@@ -270,7 +221,7 @@ async def real(stack: Stack) -> AsyncIterator[Real]:
     async with await Kube.connect(stack.kubeconfig) as kube:
         side = Real(stack, kube)
         try:
-            async with side.doors.pods.watched():
+            async with side.pods.watched():
                 yield side
         finally:
             await asyncio.to_thread(side.admin, "scancel", "--quiet", f"--name={JOBS}")

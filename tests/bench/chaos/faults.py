@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import click
 import msgspec
 import yaml
 
@@ -49,10 +50,8 @@ class Saboteur:
         self._cluster = cluster
         self._slurm_nodes = slurm_nodes
 
-    async def run(self, planned: PlannedFault, *, started_s: float, tell: Callable[[str], None]) -> None:
-        """Wait for the fault's time, begin it, wait for its end, undo it. If a run is cancelled before that,
-        `mend_all` undoes the fault.
-        """
+    async def run(self, planned: PlannedFault, *, started_s: float) -> None:
+        """Wait for the fault's time, begin it, wait for its end, undo it. A run cut short leaves that to `mend_all`."""
         await asyncio.sleep(max(started_s + planned.at_s - time.time(), 0.0))
         begun_s = time.time()
         said = await asyncio.to_thread(_patiently, lambda: self._begin(planned))
@@ -60,7 +59,7 @@ class Saboteur:
             planned=planned, begun_s=begun_s, held_s=time.time(), slurm_node=self._slurm_node(planned), said=said
         )
         self._done[planned.number] = done
-        tell(f"{done.held_s - started_s:5.0f} s: {planned.text} for {planned.lasts_s:.0f} s {said}".rstrip())
+        click.echo(f"{done.held_s - started_s:5.0f} s: {planned.text} for {planned.lasts_s:.0f} s {said}".rstrip())
         if not planned.lasts_s:
             return
         await asyncio.sleep(max(started_s + planned.ends_s - time.time(), 0.0))
@@ -70,15 +69,13 @@ class Saboteur:
         said = "; ".join(filter(None, (said, more)))
         self._done[planned.number] = msgspec.structs.replace(done, mended_s=time.time(), said=said)
 
-    async def keep_controllers(self, tell: Callable[[str], None]) -> None:
-        """Restart processes of the control plane that end by themselves, until cancelled: on a development cluster
-        nobody else does.
-        """
+    async def keep_controllers(self) -> None:
+        """Restart processes of the control plane that end by themselves: on a development cluster nobody else does."""
         while True:
             await asyncio.sleep(5)
             with contextlib.suppress(DevclusterError):  # the apiserver is away: next time
                 for name in await asyncio.to_thread(self._cluster.fault.revive_controllers):
-                    tell(f"{name} had ended by itself and was started again")
+                    click.echo(f"{name} had ended by itself and was started again")
 
     @property
     def inflicted(self) -> tuple[Inflicted, ...]:
@@ -105,8 +102,6 @@ class Saboteur:
 
     def _slurm_node(self, planned: PlannedFault) -> str:
         return self._slurm_nodes.get(planned.target, "")
-
-    # ------------------------------------------------------------------ begin
 
     def _begin(self, planned: PlannedFault) -> str:
         """Begin the fault. Return what is worth recording about it."""
@@ -187,8 +182,6 @@ class Saboteur:
         nodeset, namespace = f"nodeset/{self._stack.nodeset}", self._stack.namespace
         return self._stack.kubectl("patch", nodeset, "-n", namespace, "--type=merge", "-p", json.dumps(patch))
 
-    # -------------------------------------------------------------------- end
-
     def _end(self, planned: PlannedFault) -> str:
         fault, target, faults = planned.fault, planned.target, self._cluster.fault
         match fault:
@@ -215,9 +208,7 @@ class Saboteur:
 
 
 def _kill_processes(pod: Pod, *, program: str) -> str:
-    pids = processes.pids_of(pod, program=program)
-    processes.kill_all(pids)
-    return f"pod {pod.name} pids {pids}"
+    return f"pod {pod.name} pids {processes.kill_program([pod], program)}"
 
 
 def _patiently(step: Callable[[], str]) -> str:

@@ -80,7 +80,6 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def until_s(self) -> float:
-        """The last moment at which the breach was seen."""
         return self.at_s + self.lasted_s
 
 
@@ -199,9 +198,7 @@ def is_with_pod(violation: Violation) -> bool:
 
 
 def busy_deletions(record: Record) -> Iterator[Violation]:
-    """Yield each slurmd pod that somebody else than the run deleted while jobs ran in it, or pods of the load on its
-    node.
-    """
+    """Yield each slurmd pod that another than the run deleted while jobs ran in it, or pods of the load on its node."""
     judged: set[str] = set()
     for deletion in sorted(record.deletions, key=lambda each: each.at_s):
         if deletion.uid in judged or deletion.uid in record.deleted_by_run:
@@ -280,7 +277,10 @@ def lost_jobs(record: Record) -> Iterator[Violation]:
                 rule=Rule.LOST,
                 at_s=at_s,
                 text=f"job {job.name} of partition {job.planned.partition}: {why}",
-                evidence=(*(_state_text(*each) for each in states[-4:]), *(_line_text(line) for line in lines)),
+                evidence=(
+                    *(_state_text(*each) for each in states[-4:]),
+                    *(f"{line.at_s:.1f} the script wrote {line.what} on {line.node}, run {line.run}" for line in lines),
+                ),
             )
 
 
@@ -313,7 +313,9 @@ def why_lost(
         return f"requeued {final['Restarts']} times, though nothing preempts it and no fault hit its node"
     if state in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"):
         # Slurm forgets a job five minutes after its end: one last seen alive may have ended between two looks.
-        is_forgotten = states[-1][0] < record.looks[-1].at_s and job_gone(record.looks[-1], final)
+        last = record.looks[-1]
+        is_shown = any(other.get("JobName") == final.get("JobName") for other in last.jobs.values())
+        is_forgotten = states[-1][0] < last.at_s and not is_shown
         is_known = (is_forgotten and (ended or young)) or (is_unsaved and state == "RUNNING")
         return "" if is_known else f"still {state} at the end ({final.get('Reason')})"
     if state == "COMPLETED":
@@ -325,15 +327,8 @@ def why_lost(
     return f"ended as {state}, exit code {final.get('ExitCode')}, and no fault hit its node"
 
 
-def job_gone(look: SlurmLook, job: Mapping[str, str]) -> bool:
-    """True if this look at Slurm does not show the job."""
-    return all(other.get("JobName") != job.get("JobName") for other in look.jobs.values())
-
-
 def slurmctld_killed(faults: Sequence[Inflicted], *, after_s: float, within_s: float) -> bool:
-    """True if slurmctld was killed within `within_s` seconds after `after_s`, so that it may have lost a change from
-    that time.
-    """
+    """True if slurmctld was killed in this time after `after_s`, so that it may have lost a change from then."""
     return any(
         fault.planned.fault is Fault.KILL
         and fault.planned.target == "slurmctld"
@@ -357,9 +352,7 @@ def is_end_unsaved(lines: Sequence[Line], faults: Sequence[Inflicted]) -> bool:
 def forgotten(
     jobs: Mapping[int, Mapping[str, str]], lines: Mapping[str, Sequence[Line]], faults: Sequence[Inflicted]
 ) -> Iterator[tuple[int, str]]:
-    """Yield id and name of each job that Slurm reports as running only because slurmctld was killed before it had
-    saved its end.
-    """
+    """Yield id and name of each job that runs in Slurm only because slurmctld was killed before it saved its end."""
     for id, job in jobs.items():
         said = lines.get(job.get("JobName", ""), ())
         has_ended = bool(said) and said[-1].what == "end"
@@ -377,7 +370,7 @@ def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Li
     spans += [
         (node, began.get((node, int(job.get("Restarts", "0")))), at_s - 10, at_s + 10)
         for at_s, job in states
-        for node in hostlist.expand(_node_list(job))
+        for node in hostlist.expand(job.get("NodeList", "").replace("(null)", ""))
         if node
     ]
     return any(
@@ -401,11 +394,6 @@ def may_end(fault: Inflicted, *, began_s: float | None) -> bool:
     return fault.planned.fault in ENDS_JOBS
 
 
-def _node_list(job: Mapping[str, str]) -> str:
-    listed = job.get("NodeList", "")
-    return "" if listed == "(null)" else listed
-
-
 def _until(start: Line, lines: Sequence[Line], states: Sequence[tuple[float, Mapping[str, str]]]) -> float:
     later = [line.at_s for line in lines if line.at_s > start.at_s]
     return min(later) if later else states[-1][0]
@@ -414,10 +402,6 @@ def _until(start: Line, lines: Sequence[Line], states: Sequence[tuple[float, Map
 def _state_text(at_s: float, job: Mapping[str, str]) -> str:
     shown = ("JobId", "JobState", "Reason", "Restarts", "NodeList", "ExitCode")
     return f"{at_s:.1f} " + " ".join(f"{key}={job.get(key, '')}" for key in shown)
-
-
-def _line_text(line: Line) -> str:
-    return f"{line.at_s:.1f} the script wrote {line.what} on {line.node}, run {line.run}"
 
 
 # ------------------------------------------------------------------- lost pods
@@ -460,9 +444,7 @@ def why_pod_lost(job: Accepted, seen: Sequence[PodSeen], end: PodSeen, record: R
 
 
 def is_deleted_as_planned(job: Accepted, end: PodSeen) -> bool:
-    """True if the load itself deleted the pod after its planned time. A pod without a node is then gone without a
-    deletion timestamp.
-    """
+    """True if the load deleted the pod after its planned time. One without a node is then gone at once."""
     is_over = end.at_s >= job.asked_s + job.planned.lasts_s
     return job.planned.is_deleted and is_over and (end.is_deleting or end.phase == "Gone")
 
@@ -548,9 +530,7 @@ def placeholder_of(job: Mapping[str, str]) -> str:
 
 
 def bound_twice(record: Record) -> Iterator[Violation]:
-    """Yield each pod that ran on two nodes, or had two running placeholder jobs for longer than a change from one to
-    the next takes.
-    """
+    """Yield each pod that ran on two nodes, or had two running jobs for longer than a change to the next takes."""
     yield from _on_two_nodes(record.samples)
     since: dict[str, float] = {}
     told: set[str] = set()
@@ -593,9 +573,7 @@ def _on_two_nodes(samples: Sequence[Sample]) -> Iterator[Violation]:
 
 
 def lifted_drains(record: Record) -> Iterator[Violation]:
-    """Yield each drain, DOWN or FAIL of an administrator that was gone, or had another reason, before the
-    administrator lifted it.
-    """
+    """Yield each drain, DOWN or FAIL of an administrator that was gone or changed before it was lifted."""
     for fault in _standing(record, *ADMIN_STATES):
         if slurmctld_killed(record.faults, after_s=fault.held_s, within_s=SAVED_AFTER_S):
             continue  # slurmctld never saved it

@@ -47,7 +47,6 @@ class Load:
         self._cpu = whole_node_cpu(stack)
 
     def prepare(self) -> None:
-        """Make an empty folder for the lines of the batch scripts."""
         self._stack.login(f"rm -rf {FOLDER}; mkdir {FOLDER}")
 
     async def run(self, planned: PlannedJob, *, started_s: float) -> None:
@@ -91,14 +90,11 @@ class Load:
         persist(delete, timeout_s=self._patience_s, what="pods of the load deleted")
 
     def lines(self) -> dict[str, tuple[Line, ...]]:
-        """Return the lines of each batch script, by the name of its job."""
         return read_lines(self._stack.login(f"cd {FOLDER} && grep -H '' * || true"))
 
 
 def batch_script(planned: PlannedJob) -> str:
-    """Return a script that lasts as planned and writes its lines to a file of its own. It uses `wait`, so its trap
-    acts at once.
-    """
+    """Return a script that lasts as planned and writes lines to a file of its own. By `wait`, its trap acts at once."""
     return "\n".join((
         f'said() {{ echo "$1 $(date +%s.%N) $SLURMD_NODENAME ${{SLURM_RESTART_COUNT:-0}}" >> ~/{FOLDER}/$CHAOS_JOB; }}',
         "said start",

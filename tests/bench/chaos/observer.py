@@ -32,9 +32,6 @@ _KEPT_OF_JOB = ("JobName", "JobState", "Reason", "Comment", "NodeList", "Partiti
 _KEPT_OF_NODE = ("State", "Reason", "CPUAlloc")
 
 
-# ------------------------------------------------------------------ processes
-
-
 def scan(nodes: Mapping[str, Path], *, now: Callable[[], float] = time.time) -> Sample:
     """Return a sample of all nodes; `nodes` maps each Kubernetes node to its cgroup folder."""
     found: list[Running] = []
@@ -49,7 +46,6 @@ def scan(nodes: Mapping[str, Path], *, now: Callable[[], float] = time.time) -> 
 
 
 def seen_twice(first: Sequence[Running], second: Sequence[Running]) -> list[Running]:
-    """Return the processes of the first scan that the second scan found, too."""
     later = {(each.owner, each.pod_uid): set(each.pids) for each in second}
     both = []
     for each in first:
@@ -81,9 +77,7 @@ def _scan_node(node: str, folder: Path) -> Iterator[Running]:
 
 
 def owner_of(environ: bytes) -> Owner | None:
-    """Return the pod or job that a process belongs to, by its environment; None for a zombie, or a process outside
-    the load.
-    """
+    """Return the pod or job of a process, by its environment; None for a zombie, or a process outside the load."""
     if b"CHAOS_" not in environ:
         return None
     values = variables(environ)
@@ -112,9 +106,6 @@ def node_folders(cluster: Cluster) -> dict[str, Path]:
     return {node.name: mount / node.cgroup for node in cluster.nodes()}
 
 
-# ---------------------------------------------------------------------- Slurm
-
-
 def look(stack: Stack) -> SlurmLook:
     """Return the nodes and jobs that slurmctld reports to its administrator.
 
@@ -135,9 +126,6 @@ def _kept(record: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
     return {key: record[key] for key in keys if key in record}
 
 
-# -------------------------------------------------------------------- watcher
-
-
 class Repeated:
     """Repeats each step in a thread of its own, from `start` to `stop`.
 
@@ -150,7 +138,6 @@ class Repeated:
         self._threads = [threading.Thread(target=self._repeat, args=step, daemon=True) for step in steps.items()]
 
     def start(self) -> None:
-        """Start a thread for each step."""
         for thread in self._threads:
             thread.start()
 
@@ -184,7 +171,6 @@ class Watcher:
         self._repeated = Repeated({self._sample: SAMPLE_EVERY_S, self._look: LOOK_EVERY_S})
 
     def start(self) -> None:
-        """Begin to take samples and looks."""
         self._repeated.start()
 
     def stop(self) -> None:

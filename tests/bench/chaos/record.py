@@ -47,9 +47,7 @@ class SlurmLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inflicted(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault as it happened: in effect from `held_s` on; from `mending_s` on it was being undone. None: there was
-    nothing to undo.
-    """
+    """A fault as it happened: in effect from `held_s` on, being undone from `mending_s` on. None: nothing to undo."""
 
     planned: PlannedFault
     begun_s: float
@@ -66,7 +64,6 @@ class Inflicted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """The reason that an administrator or a person wrote with the fault."""
         return reason_of(self.planned)
 
 
@@ -76,9 +73,7 @@ def reason_of(planned: PlannedFault) -> str:
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that a batch script wrote: `start`, `term` or `end`, when, on which Slurm node, in which run of the
-    job.
-    """
+    """A line of a batch script: `start`, `term` or `end`, when, on which Slurm node, in which run of the job."""
 
     what: str
     at_s: float
@@ -128,9 +123,7 @@ class CordonSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A line in the story of a run: something that happened at `at_s`. `node`: the Kubernetes node; empty if the
-    whole cluster is concerned.
-    """
+    """A line in the story of a run. `node`: the Kubernetes node; empty if the whole cluster is concerned."""
 
     at_s: float
     text: str

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -31,8 +30,6 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from tests.bench import report
 from tests.bench.asked import Asked
-from tests.bench.chaos.dashboards import figures as dashboard_figures
-from tests.bench.chaos.dashboards import scraped
 from tests.bench.chaos.faults import Saboteur
 from tests.bench.chaos.judge import CAME_TWICE, Rule, Violation, forgotten, is_with_pod, judge
 from tests.bench.chaos.load import LABEL, Load
@@ -44,8 +41,8 @@ from tests.bench.clusters import breakable_demo, idle_demo
 from tests.e2e.agreement import node_disagreements, wait_for_agreement
 from tests.e2e.timeline import Sighting, Timeline, watching
 from tests.e2e.workloads import NAMESPACE as WORKLOADS
+from tests.e2e.workloads import labelled
 
-Tell = Callable[[str], None]
 Seen = TypeVar("Seen", CordonSeen, PodSeen)
 QUICK_MINUTES = 5.0
 AGREEMENT_S = 30.0
@@ -60,8 +57,6 @@ _LEAK_PATIENCE_S = 45.0
 
 
 class Outcome(NamedTuple):
-    """The figures of a run, and its violations."""
-
     figures: Sequence[report.Figure]
     violations: Sequence[Violation] = ()
 
@@ -82,23 +77,22 @@ def measure(asked: Asked) -> Outcome:
     stack, cluster = idle_demo(), breakable_demo()
     minutes = QUICK_MINUTES if asked.quick else asked.minutes
     nodes = sorted(pod.spec.node_name for pod in stack.slurmd_pods())
-    plan = make_plan(seed=asked.seed, minutes=minutes, nodes=nodes, with_faults=asked.faults)
-    words = {"$namespace": stack.namespace, '="$node"': '=~".+"'}  # all nodes: any may have a fault
-    with tempfile.TemporaryDirectory() as folder, scraped(stack, Path(folder)) as prometheus:
-        record, violations = asyncio.run(watched(stack, cluster, plan, click.echo))
-        shown = dashboard_figures(prometheus, words, since_s=record.started_s)
-    return Outcome([*figures(record, violations, seed=plan.seed), *shown], violations)
+    plan = make_plan(seed=asked.seed, minutes=minutes, nodes=nodes)
+    record, violations = asyncio.run(watched(stack, cluster, plan))
+    return Outcome(figures(record, violations, seed=plan.seed), violations)
 
 
 async def watched(
-    stack: Stack, cluster: Cluster, plan: Plan, tell_: Tell, *, name: str = "chaos"
+    stack: Stack, cluster: Cluster, plan: Plan, *, name: str = "chaos"
 ) -> tuple[Record, Sequence[Violation]]:
     """Carry out a plan on an idle cluster and leave it idle; `name` begins the names of the files that are written."""
     # Faults end the run's own watches, too: their warnings are left out.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     wait_for_agreement(stack, timeout_s=60, after=f"nothing: {name} begins with an idle cluster")
     slurm_nodes = {pod.spec.node_name: pod.labels[names.LABEL_SLURM_NODE] for pod in stack.slurmd_pods()}
-    tell_(f"seed {plan.seed}: {len(plan.faults)} faults and {len(plan.jobs)} jobs in {plan.quiet_s:.0f} s, then quiet")
+    click.echo(
+        f"seed {plan.seed}: {len(plan.faults)} faults and {len(plan.jobs)} jobs in {plan.quiet_s:.0f} s, then quiet"
+    )
     run = _Cast(
         stack,
         plan,
@@ -108,17 +102,17 @@ async def watched(
         Watcher(stack, cluster),
     )
     run.load.prepare()
-    record = await _run(run, tell_)
+    record = await _run(run)
     violations = judge(record)
     _write(run, record, violations, name=name)
     # Clean up only after the files are written, so that an error here loses nothing.
     for user in (USER, K8S_USER):
         stack.admin("scancel", "--quiet", f"--user={user}")
-    tell_(tell(record, violations))
+    click.echo(tell(record, violations))
     return record, violations
 
 
-async def _run(run: _Cast, tell_: Tell) -> Record:
+async def _run(run: _Cast) -> Record:
     stack, started_s = run.stack, time.time()
     async with (
         await Kube.connect(stack.kubeconfig) as kube,
@@ -127,8 +121,8 @@ async def _run(run: _Cast, tell_: Tell) -> Record:
         watching(kube, paths.NODES, Node) as nodes,
     ):
         run.watcher.start()
-        await _carry_out(run, started_s, tell_)
-        tell_(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
+        await _carry_out(run, started_s)
+        click.echo(f"{time.time() - started_s:.0f} s: all faults are undone, the load is submitted")
         ending = await asyncio.to_thread(_settle, run)
         run.watcher.stop()
     return Record(
@@ -141,34 +135,29 @@ async def _run(run: _Cast, tell_: Tell) -> Record:
         lines=run.load.lines(),
         deletions=deletions(slurmd),
         cordons=cordons(nodes),
-        pods=pods_seen(workloads),
+        pods=_changes(map(_pod_seen, workloads.sightings)),
         deleted_by_run=frozenset(run.saboteur.deleted_pods),
         ending=ending,
     )
 
 
-async def _carry_out(run: _Cast, started_s: float, tell_: Tell) -> None:
+async def _carry_out(run: _Cast, started_s: float) -> None:
     # A step that waits for a dead apiserver keeps its thread: other faults and jobs need threads of their own.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=32))
-    keeper = asyncio.create_task(run.saboteur.keep_controllers(tell_))
+    keeper = asyncio.create_task(run.saboteur.keep_controllers())
     try:
         async with asyncio.TaskGroup() as tasks:
             for job in run.plan.jobs:
                 tasks.create_task(run.load.run(job, started_s=started_s))
             for fault in run.plan.faults:
-                tasks.create_task(run.saboteur.run(fault, started_s=started_s, tell=tell_))
+                tasks.create_task(run.saboteur.run(fault, started_s=started_s))
     finally:
         keeper.cancel()
         await asyncio.to_thread(run.saboteur.mend_all)
 
 
-# ----------------------------------------------------------------- quiet end
-
-
 def _settle(run: _Cast) -> Ending:
-    """Wait until both sides agree, the queue is empty and no placeholder job is left; then delete the rest of the
-    load.
-    """
+    """Wait until both sides agree, the queue is empty and no placeholder job is left; then delete the load."""
     forgotten_ = _end_forgotten(run)
     _open_where_jobs_came_twice(run.stack)
     agreed_after_s, disagreed = _agree(run.stack)
@@ -198,9 +187,7 @@ def _open_where_jobs_came_twice(stack: Stack) -> None:
 
 
 def _agree(stack: Stack) -> tuple[float | None, str]:
-    """Return the seconds until both sides agree about all nodes; None, with the differences in words, if they never
-    do.
-    """
+    """Return the seconds until both sides agree about all nodes; None, with the differences, if they never do."""
     try:
         seconds = wait_for_agreement(
             stack, timeout_s=_AGREEMENT_PATIENCE_S, after="the last fault", about=node_disagreements
@@ -218,7 +205,9 @@ def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
     def stands_still() -> bool:
         nonlocal left, moved_s
         # The last pod may have no job yet, so pods are counted, too.
-        seen = set(stack.squeue("--format=%i %j %T").splitlines()) | unfinished_pods(stack)
+        left_pods = (pod for pod in labelled(stack, LABEL) if not pod.is_finished)
+        seen = {f"pod {pod.name} {pod.status.phase}" for pod in left_pods}
+        seen |= {*stack.squeue("--format=%i %j %T").splitlines()}
         if seen != left:
             left, moved_s = seen, time.monotonic()
         return not left or time.monotonic() - moved_s > _STANDSTILL_S
@@ -227,12 +216,6 @@ def _wait_until_empty(stack: Stack) -> tuple[str, ...]:
         wait(stands_still, timeout_s=_EMPTY_PATIENCE_S, what="all to end, or to stand still", every_s=2.0)
     waited_s = time.monotonic() - begun_s
     return tuple(f"{each}, {waited_s:.0f} s after the last fault" for each in sorted(left))
-
-
-def unfinished_pods(stack: Stack) -> set[str]:
-    """Return the pods of the load that have not ended, with their phase."""
-    pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS, "-l", f"app={LABEL}")
-    return {f"pod {pod.name} {pod.status.phase}" for pod in pods if not pod.is_finished}
 
 
 def _leaked(stack: Stack) -> tuple[str, ...]:
@@ -252,9 +235,6 @@ def _leaked(stack: Stack) -> tuple[str, ...]:
     return tuple(f"job {line}" for line in jobs if line.rsplit(":", 1)[-1] not in uids)
 
 
-# ------------------------------------------------------- what the watches saw
-
-
 def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
     """Return each slurmd pod that got a deletion timestamp or was gone."""
     found = []
@@ -271,7 +251,6 @@ def deletions(timeline: Timeline[Pod]) -> tuple[Deletion, ...]:
 
 
 def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
-    """Return each change of a Node's cordon, and of who set it."""
     nodes = ((seen.at_s, seen.new) for seen in timeline.sightings if seen.new is not None)
     return _changes(
         CordonSeen(
@@ -282,11 +261,6 @@ def cordons(timeline: Timeline[Node]) -> tuple[CordonSeen, ...]:
         )
         for at_s, node in nodes
     )
-
-
-def pods_seen(timeline: Timeline[Pod]) -> tuple[PodSeen, ...]:
-    """Return each change of a pod of the load."""
-    return _changes(map(_pod_seen, timeline.sightings))
 
 
 def _changes(seen: Iterable[Seen]) -> tuple[Seen, ...]:
@@ -317,11 +291,7 @@ def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
     )
 
 
-# -------------------------------------------------------------------- reports
-
-
 def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> list[report.Figure]:
-    """Return a figure with its bound for each thing that the run checks."""
     with_pods = "overlaps of a pod with another workload"
     wrong: dict[str, list[str]] = {with_pods: [], "overlaps of two sbatch jobs": []}
     wrong |= {str(rule): [] for rule in Rule if rule is not Rule.OVERLAP}
@@ -344,7 +314,6 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
 
 
 def _write(cast: _Cast, record: Record, violations: Sequence[Violation], *, name: str) -> None:
-    """Write the plan, the faults as they happened, the violations and the record to files."""
     run = {
         "plan": cast.plan,
         "started_s": record.started_s,

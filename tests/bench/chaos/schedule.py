@@ -24,9 +24,7 @@ _REST_S = 30.0
 
 
 class Fault(enum.StrEnum):
-    """What is done to the cluster. The target of a fault is a Kubernetes node, or for KILL a part of sunkpy or
-    Slurm.
-    """
+    """What is done to the cluster: to a Kubernetes node, or for KILL to a part of sunkpy or Slurm."""
 
     KILL = "kill -9"
     KILL_SLURMD = "kill -9 slurmd"
@@ -84,8 +82,6 @@ _BAG: Sequence[tuple[Fault, str]] = (
 
 
 class Door(enum.StrEnum):
-    """The door by which a job comes into the pool."""
-
     POD = "pod"
     SBATCH = "sbatch"
 
@@ -100,9 +96,7 @@ class Manner(enum.StrEnum):
 
 
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that begins `at_s` seconds after the start and is undone `lasts_s` seconds later; 0: there is nothing
-    to undo.
-    """
+    """A fault that begins `at_s` seconds after the start, and is undone `lasts_s` seconds later if that is not 0."""
 
     number: int
     at_s: float
@@ -112,7 +106,6 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ends_s(self) -> float:
-        """When the fault is undone, in seconds after the start."""
         return self.at_s + self.lasts_s
 
     @property
@@ -122,9 +115,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod or job that takes a whole node for `lasts_s` seconds. With `is_deleted` the run deletes it that long
-    after its creation.
-    """
+    """A pod or job that takes a whole node for `lasts_s` seconds; with `is_deleted` the run deletes it then."""
 
     number: int
     at_s: float
@@ -146,22 +137,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[PlannedJob, ...]
 
 
-def make_plan(*, seed: int, minutes: float, nodes: Sequence[str], with_faults: bool = True) -> Plan:
-    """Return the plan of a run on these Kubernetes nodes. Without faults the jobs are the same, but none leaves a
-    process behind.
-    """
+def make_plan(*, seed: int, minutes: float, nodes: Sequence[str]) -> Plan:
     end_s = minutes * 60
     quiet_s = end_s - min(max(end_s / 10, 75.0), 180.0)
     rng = random.Random(seed)
-    jobs = plan_jobs(rng, until_s=quiet_s - 30, nodes=len(nodes), are_long=minutes >= 10, misbehave=with_faults)
-    if not with_faults:
-        return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=(), jobs=jobs)
+    jobs = plan_jobs(rng, until_s=quiet_s - 30, nodes=len(nodes), are_long=minutes >= 10, misbehave=True)
     faults = plan_faults(random.Random(seed), until_s=quiet_s, nodes=nodes)
     kills = plan_accounting(random.Random(f"{seed} accounting"), until_s=quiet_s)
     return Plan(seed=seed, quiet_s=quiet_s, end_s=end_s, faults=in_order(faults + kills), jobs=jobs)
-
-
-# --------------------------------------------------------------------- faults
 
 
 def plan_faults(rng: random.Random, *, until_s: float, nodes: Sequence[str]) -> tuple[PlannedFault, ...]:
@@ -179,9 +162,7 @@ def plan_faults(rng: random.Random, *, until_s: float, nodes: Sequence[str]) -> 
 
 
 def plan_accounting(rng: random.Random, *, until_s: float) -> tuple[PlannedFault, ...]:
-    """Return kills of the parts of accounting, one after another. A kill of a part that the cluster lacks does
-    nothing.
-    """
+    """Return kills of the parts of accounting, one after another. Parts that the cluster lacks are not killed."""
     planned: list[PlannedFault] = []
     bag: list[str] = []
     at_s = round(rng.uniform(*_ACCOUNTING_GAP_S), 1)
@@ -222,9 +203,7 @@ def _draw(
 
 
 def clash(new: PlannedFault, old: PlannedFault) -> bool:
-    """True if both faults act on the same thing at times so close that one would undo the other, or hit what has not
-    recovered.
-    """
+    """True if one of two faults on the same thing would undo the other, or hit what has not recovered."""
     if claim(new) != claim(old):
         return False
     return new.at_s < old.ends_s + _REST_S
@@ -245,15 +224,10 @@ def claim(planned: PlannedFault) -> str:
             return planned.target
 
 
-# ----------------------------------------------------------------------- jobs
-
-
 def plan_jobs(
     rng: random.Random, *, until_s: float, nodes: int, are_long: bool, misbehave: bool
 ) -> tuple[PlannedJob, ...]:
-    """Return pods and sbatch jobs, about as many as the nodes can run while one node of three is out; the queue is
-    seldom empty.
-    """
+    """Return pods and jobs, about as many as the nodes run with one of three out: the queue is seldom empty."""
     planned: list[PlannedJob] = []
     at_s = 5.0
     while at_s < until_s:

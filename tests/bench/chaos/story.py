@@ -41,9 +41,6 @@ def _scene(record: Record, violation: Violation, events: Sequence[Event]) -> Ite
             yield f"  {mark} {event.at_s - record.started_s:7.1f}  {event.text}"
 
 
-# ------------------------------------------------------------------ chronicle
-
-
 def chronicle(record: Record) -> list[Event]:
     """Return all recorded events in order of time. Node names are those of Kubernetes."""
     kube_nodes = {slurm: kube for kube, slurm in record.slurm_nodes.items()}
@@ -62,7 +59,6 @@ def chronicle(record: Record) -> list[Event]:
 
 
 def fault_events(record: Record) -> Iterator[Event]:
-    """Yield the begin and end of every fault."""
     for fault in record.faults:
         node = fault.planned.target if fault.slurm_node else ""
         said = f" ({fault.said})" if fault.said else ""
@@ -84,7 +80,6 @@ def process_events(record: Record) -> Iterator[Event]:
 
 
 def slurm_events(looks: Sequence[SlurmLook], kube_nodes: Mapping[str, str]) -> Iterator[Event]:
-    """Yield the changes of Slurm's nodes and jobs."""
     nodes: dict[str, str] = {}
     jobs: dict[int, tuple[str, str]] = {}
     for look in looks:

@@ -20,7 +20,6 @@ import click
 import msgspec
 
 from demo.bring_up import install
-from demo.report import Tell
 from demo.stack import USER, Stack
 from devcluster import Cluster, dra
 from devcluster.node import GPU_RESOURCE
@@ -38,10 +37,21 @@ from tests.e2e import processes, workloads
 from tests.e2e.agreement import wait_for_agreement
 from tests.e2e.workloads import NAMESPACE
 
-TOGETHER = 4
-"""How many pods or jobs fill the node; each has two of its eight GPUs."""
-
-EVENT_EVERY = 5
+ROUNDS: Final = 500
+QUICK_ROUNDS: Final = 20
+EVENT_EVERY: Final = 5
+DEVICES: Final = 8
+CPUS: Final = 16
+TOGETHER: Final = 4
+"""How many pods or jobs fill the node."""
+EACH: Final = DEVICES // TOGETHER
+LABEL: Final = "sunkpy-devices"
+_PATIENCE_S = 120.0
+_TIMED = 20
+_ADDED_S = 0.3
+_LOW, _HIGH = "low", "high"
+_LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "PREEMPTED", "REQUEUED", "SUSPENDED"})
+"""States of a job that has not ended for good."""
 
 
 class Event(enum.StrEnum):
@@ -56,9 +66,7 @@ class Event(enum.StrEnum):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """One round: `leaving` of the running pods and jobs end; then each of `coming` begins after its delay in
-    seconds.
-    """
+    """One round: `leaving` of the running pods and jobs end, then each of `coming` begins, after its delay in s."""
 
     number: int
     leaving: int
@@ -67,9 +75,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rounds(count: int, *, seed: int) -> Iterator[Round]:
-    """Yield rounds that each have enough pods and jobs to fill the node. The run leaves out those for which no GPUs
-    are free.
-    """
+    """Yield rounds, each with enough pods and jobs to fill the node; those for which no GPUs are free are left out."""
     rng = random.Random(seed)
     events = list(Event)
     for number in range(1, count + 1):
@@ -80,45 +86,28 @@ def rounds(count: int, *, seed: int) -> Iterator[Round]:
         yield Round(number=number, leaving=rng.randint(1, TOGETHER), coming=coming, event=event)
 
 
-ROUNDS: Final = 500
-QUICK_ROUNDS: Final = 20
-DEVICES: Final = 8
-CPUS: Final = 16
-EACH: Final = DEVICES // TOGETHER
-LABEL: Final = "sunkpy-devices"
-_PATIENCE_S = 120.0
-_TIMED = 20
-_ADDED_S = 0.3
-_LOW, _HIGH = "low", "high"
-_LIVES = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "PREEMPTED", "REQUEUED", "SUSPENDED"})
-"""States of a job that has not ended for good."""
-
-
 class _Member(NamedTuple):
-    """A pod or a job of the load; for a pod `job` is 0."""
-
     name: str
     door: Door
     job: int = 0
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run the rounds on a cluster of their own."""
     count, by_plugin = QUICK_ROUNDS if asked.quick else ROUNDS, asked.only == "plugin"
-    with ground(tell=click.echo, by_plugin=by_plugin) as (stack, cluster):
-        return run(stack, cluster, count=count, seed=asked.seed, tell=click.echo, by_plugin=by_plugin)
+    with ground(by_plugin=by_plugin) as (stack, cluster):
+        return run(stack, cluster, count=count, seed=asked.seed, by_plugin=by_plugin)
 
 
 @contextlib.contextmanager
-def ground(*, tell: Tell, devices: int = DEVICES, by_plugin: bool = False) -> Iterator[tuple[Stack, Cluster]]:
+def ground(*, devices: int = DEVICES, by_plugin: bool = False) -> Iterator[tuple[Stack, Cluster]]:
     """Yield a cluster of one node with `devices` GPUs and both charts installed."""
 
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(1, gpus=0, dra_gpus=0 if by_plugin else devices, cpus=CPUS)
 
-    with own_stack("devices", tell, up) as (stack, cluster):
+    with own_stack("devices", up) as (stack, cluster):
         (node,) = cluster.nodes()
-        install(stack, tell, slurm=slurm_values(stack, str(node.device_plugins) if by_plugin else ""))
+        install(stack, click.echo, slurm=slurm_values(stack, str(node.device_plugins) if by_plugin else ""))
         wait_for_agreement(stack, timeout_s=_PATIENCE_S, after="the installation")
         yield stack, cluster
 
@@ -141,8 +130,7 @@ def slurm_values(stack: Stack, kubelet_folder: str) -> Mapping[str, object]:
     }
 
 
-def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by_plugin: bool) -> list[report.Figure]:
-    """Run the rounds on a cluster, and return the figures."""
+def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, by_plugin: bool) -> list[report.Figure]:
     load = Load(stack, cluster, seed=seed, by_plugin=by_plugin)
     load.prepare()
     timed = [load.time_pod(number, has_gpus=number % 2 == 0) for number in range(2 + max(_TIMED, count // 25))]
@@ -155,7 +143,9 @@ def run(stack: Stack, cluster: Cluster, *, count: int, seed: int, tell: Tell, by
             late = load.take(round_)
             compared += load.compare(observer)
             wrong = [pod.text for pod in compared if not pod.is_equal]
-            tell(f"round {round_.number}: {round_.event or 'no event'}; {len(wrong)} wrong, late: {late or 'none'}")
+            click.echo(
+                f"round {round_.number}: {round_.event or 'no event'}; {len(wrong)} wrong, late: {late or 'none'}"
+            )
     finally:
         load.clear()
         observer.stop()
@@ -206,25 +196,16 @@ class Load:
             return
         exactly = {"deviceClassName": dra.DRIVER, "allocationMode": "ExactCount", "count": EACH}
         spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-        self._stack.kubectl.apply(
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaimTemplate",
-                "metadata": {"name": LABEL, "namespace": NAMESPACE},
-                "spec": {"spec": spec},
-            }
-        )
+        kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+        self._stack.kubectl.apply(kind | {"metadata": {"name": LABEL, "namespace": NAMESPACE}, "spec": {"spec": spec}})
 
     def clear(self) -> None:
-        """End all pods and jobs of the load."""
         self._stack.kubectl("delete", "pods", "-n", NAMESPACE, "-l", f"app={LABEL}", "--ignore-not-found")
         self._stack.admin("scancel", "--quiet", f"--user={USER}")
         self._living.clear()
 
     def take(self, round_: Round) -> str:
-        """Do one round: end some pods and jobs, start others, and kill a part. Say which did not run in time; empty
-        if all did.
-        """
+        """Do one round. Return in words which pods and jobs did not run in time."""
         for member in self._rng.sample([*self._living.values()], min(round_.leaving, len(self._living))):
             self._end(member)
         mend = self._break(round_.event)
@@ -244,7 +225,6 @@ class Load:
         return late
 
     def compare(self, observer: Observer) -> list[Compared]:
-        """Return for each running pod the devices that its processes, its claims and its job have."""
         found: list[Compared] = []
         none: Devices = frozenset()
         seen, claims, jobs, pods = observer.processes(), observer.claims(), observer.jobs(), self._pods()
@@ -266,8 +246,6 @@ class Load:
         self._stack.kubectl("delete", "pod", "-n", NAMESPACE, name, "--wait")
         return took_s
 
-    # ------------------------------------------------------------- come and go
-
     def _begin(self, name: str, door: Door, *, delay_s: float) -> _Member:
         time.sleep(delay_s)
         if door is Door.POD:
@@ -276,19 +254,7 @@ class Load:
         return _Member(name, door, self._sbatch(name, _LOW, gpus=EACH, seconds=3600))
 
     def _sbatch(self, name: str, partition: str, *, gpus: int, seconds: int) -> int:
-        options = (
-            "-p",
-            partition,
-            "-J",
-            name,
-            "-N1",
-            "-n1",
-            "-c1",
-            "--mem=32",
-            f"--gres=gpu:{gpus}",
-            "-o",
-            "/dev/null",
-        )
+        options = f"-p {partition} -J {name} -N1 -n1 -c1 --mem=32 --gres=gpu:{gpus} -o /dev/null".split()
         script = f"trap 'exit 0' TERM; sleep {seconds} & wait $!"
 
         def submit() -> int:
@@ -335,12 +301,8 @@ class Load:
             spec["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
         return body
 
-    # ----------------------------------------------------------------- waiting
-
     def _settle(self) -> str:
-        """Wait until all pods and jobs run. Preempted pods are forgotten. Those that do not run in time are ended
-        and returned in words.
-        """
+        """Wait until all pods and jobs run. Those that do not in time are ended, and returned in words."""
         try:
             wait(self._all_run, timeout_s=_PATIENCE_S, what="pods and jobs run")
         except NeverSo as error:
@@ -367,7 +329,6 @@ class Load:
         return True
 
     def _states(self) -> dict[str, str]:
-        """Return the state of each pod and job by name: Running, gone, or the state in which it waits."""
         pods, jobs = self._pods(), self._stack.jobs()
         self._cancel_again(jobs)
         return {
@@ -385,10 +346,7 @@ class Load:
         return state.capitalize() if state in _LIVES else "gone"
 
     def _pods(self) -> dict[str, Pod]:
-        found = self._stack.kubectl.list(Pod, "pods", "-n", NAMESPACE, "-l", f"app={LABEL}")
-        return {pod.name: pod for pod in found}
-
-    # ------------------------------------------------------------------ events
+        return {pod.name: pod for pod in workloads.labelled(self._stack, LABEL)}
 
     def _break(self, event: Event | None) -> Callable[[], object]:
         """Kill a part of the cluster. Return a function that brings it back."""
@@ -401,19 +359,15 @@ class Load:
             case Event.DRIVER if self._by_plugin:
                 selector = "app.kubernetes.io/component=device-plugin"
                 pods = self._stack.kubectl.list(Pod, "pods", "-n", self._stack.namespace, "-l", selector)
-                self._kill(pods, "sunkpy")
+                processes.kill_program(pods, "sunkpy")
             case Event.DRIVER:
                 fault.driver_stop(self._node)
                 return lambda: fault.driver_start(self._node)
             case Event.SCHEDULER:
-                self._kill(processes.pods_of(self._stack, "scheduler"), "scheduler")
+                processes.kill_program(processes.pods_of(self._stack, "scheduler"), "scheduler")
             case Event.SLURMD:
-                self._kill(self._stack.slurmd_pods(), "slurmd")
+                processes.kill_program(self._stack.slurmd_pods(), "slurmd")
         return lambda: None
-
-    def _kill(self, pods: Sequence[Pod], program: str) -> None:
-        for pod in pods:
-            processes.kill_all(processes.pids_of(pod, program=program))
 
     def _disturb(self, round_: Round) -> None:
         """Take devices from a running pod or job, by a preemption or a requeue."""

@@ -15,18 +15,19 @@ from pathlib import Path
 
 import msgspec
 
+from demo.slurm_text import gres_indices
 from demo.stack import Stack
 from devcluster import Cluster, dra
 from devcluster.errors import DevclusterError
 from sunkpy.core.gang.devices.handout import devices_on
+from sunkpy.core.model.devices import ResourceClaim, ResourceSlice
 from sunkpy.core.model.objects import Pod
-from sunkpy.core.names import JOB_COMMENT_PREFIX
+from tests.bench.chaos.judge import placeholder_of
 from tests.bench.chaos.observer import Repeated, node_folders, owner_of, processes, variables
 from tests.bench.chaos.record import Owner
 from tests.e2e.workloads import NAMESPACE
 
 _OF_A_POD = re.compile(r"GPU_DEVICE_\d+")
-_INDICES = re.compile(r"IDX:([\d,-]+)")
 
 Devices = frozenset[str]
 Held = Mapping[Owner, Devices]
@@ -41,9 +42,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices of a running pod: those of its processes (`seen`), of its claims (`claimed`) and of its job
-    (`given`).
-    """
+    """The devices of a running pod: those of its processes (`seen`), its claims (`claimed`) and its job (`given`)."""
 
     name: str
     seen: Devices
@@ -57,18 +56,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The three sources in words."""
         said = {"processes": self.seen, "claims": self.claimed, "job": self.given}
         return f"{self.name}: " + ", ".join(f"{side} {' '.join(sorted(has)) or 'none'}" for side, has in said.items())
-
-
-def indices(gres: str) -> list[int]:
-    """Return the device indices in a text such as `gpu:h100:2(IDX:0,2-3)`; empty if it has none."""
-    found: list[int] = []
-    for part in ",".join(_INDICES.findall(gres)).split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1) if first else ()
-    return found
 
 
 def in_order(devices: Iterable[str]) -> list[str]:
@@ -81,7 +70,8 @@ def devices_of(environ: Mapping[str, str], names: Sequence[str]) -> Devices:
     of_a_pod = [value for key, value in environ.items() if _OF_A_POD.fullmatch(key)]
     # Only for pods: in jobs this variable does not name devices.
     of_a_pod += filter(None, environ.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if "CHAOS_POD" in environ else ())
-    return frozenset([*of_a_pod, *(names[index] for index in indices(f"IDX:{environ.get('SLURM_JOB_GPUS', '')}"))])
+    of_a_job = gres_indices(f"gpu(IDX:{environ.get('SLURM_JOB_GPUS', '')})")
+    return frozenset([*of_a_pod, *(names[index] for index in of_a_job)])
 
 
 def shared(held: Held) -> dict[str, frozenset[Owner]]:
@@ -94,9 +84,7 @@ def shared(held: Held) -> dict[str, frozenset[Owner]]:
 
 
 def double_owners(samples: Sequence[Sample]) -> list[str]:
-    """Return in words each device that had several owners in a sample, once for the same owners, with the first
-    time.
-    """
+    """Return in words, with the first time, each device that had several owners in a sample."""
     first: dict[tuple[str, str, frozenset[Owner]], float] = {}
     for sample in samples:
         for device, owners in shared(sample.held).items():
@@ -112,44 +100,6 @@ LOOK_EVERY_S = 1.0
 _HOLDS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED"})
 
 PROCESSES, CLAIMS, JOBS, BETWEEN = "processes", "claims", "Slurm's jobs", "claims and jobs of sbatch"
-
-
-class _Named(msgspec.Struct, frozen=True):
-    name: str
-
-
-class _Result(msgspec.Struct, frozen=True):
-    device: str
-
-
-class _Results(msgspec.Struct, frozen=True):
-    results: tuple[_Result, ...] = ()
-
-
-class _Allocation(msgspec.Struct, frozen=True):
-    devices: _Results = _Results()
-
-
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    allocation: _Allocation = _Allocation()
-    reserved_for: tuple[_Named, ...] = ()
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """A ResourceClaim: the allocated devices, and the pods for which it is reserved."""
-
-    status: _Status = _Status()
-
-
-class _Offer(msgspec.Struct, frozen=True):
-    driver: str
-    devices: tuple[_Named, ...] = ()
-
-
-class Slice(msgspec.Struct, frozen=True):
-    """A ResourceSlice: a driver and its devices."""
-
-    spec: _Offer
 
 
 class Observer:
@@ -168,17 +118,13 @@ class Observer:
         self._repeated = Repeated({self._sample: SAMPLE_EVERY_S, self._look: LOOK_EVERY_S})
 
     def start(self) -> None:
-        """Begin to read the sources."""
         self._repeated.start()
 
     def stop(self) -> None:
-        """End the reading, and raise an error of it."""
         self._repeated.stop()
 
     def processes(self) -> Held:
-        """Return the devices of each owner from the environment of processes. If a device has two owners, only what
-        a second scan confirms counts.
-        """
+        """Return each owner's devices, from environments. If a device has two owners, a second scan must agree."""
         held = scan(self._folder, self.names)
         return both(held, scan(self._folder, self.names)) if shared(held) else held
 
@@ -186,12 +132,10 @@ class Observer:
         """Return the devices of each pod, from the claims that are reserved for it, or from the note on it."""
         if self._by_notes:
             return held_by_notes(self._stack.kubectl.list(Pod, "pods", "-n", NAMESPACE))
-        return held_by_claims(self._stack.kubectl.list(Claim, "resourceclaims", "-n", NAMESPACE))
+        return held_by_claims(self._stack.kubectl.list(ResourceClaim, "resourceclaims", "-n", NAMESPACE))
 
     def jobs(self) -> dict[int, tuple[str, Devices]]:
-        """Return name and devices of each job that still holds its devices, by job id; the name of a placeholder job
-        is empty.
-        """
+        """Return name and devices of each job that holds some, by job id; the name of a placeholder job is empty."""
         return held_by_jobs(self._stack.jobs(), self.names)
 
     def _sample(self) -> None:
@@ -227,16 +171,15 @@ def scan(folder: Path, names: Sequence[str]) -> Held:
 
 
 def both(one: Held, other: Held) -> Held:
-    """Return what owners hold in both of these."""
     return {owner: devices & other[owner] for owner, devices in one.items() if owner in other}
 
 
-def held_by_claims(claims: Sequence[Claim]) -> Held:
-    """Return the devices of each pod for which claims are reserved."""
+def held_by_claims(claims: Sequence[ResourceClaim]) -> Held:
     found: defaultdict[Owner, Devices] = defaultdict(frozenset)
-    for claim in claims:
-        for pod in claim.status.reserved_for:
-            found[Owner("pod", pod.name)] |= {each.device for each in claim.status.allocation.devices.results}
+    for status in (claim.status for claim in claims):
+        devices = {each.device for each in status.allocation.devices.results} if status.allocation else frozenset[str]()
+        for pod in status.reserved_for:
+            found[Owner("pod", pod.name)] |= devices
     return found
 
 
@@ -250,20 +193,17 @@ def held_by_notes(pods: Sequence[Pod]) -> Held:
 
 
 def held_by_jobs(jobs: Mapping[int, Mapping[str, str]], names: Sequence[str]) -> dict[int, tuple[str, Devices]]:
-    """Return name and devices of each job that still holds its devices, by job id; the name of a placeholder job is
-    empty.
-    """
+    """Return name and devices of each job that holds some, by job id; the name of a placeholder job is empty."""
     return {
-        number: (_name(job), frozenset(names[index] for index in indices(job.get("GRES", ""))))
+        number: (
+            "" if placeholder_of(job) else job["JobName"],
+            frozenset(names[index] for index in gres_indices(job.get("GRES", ""))),
+        )
         for number, job in jobs.items()
         if job["JobState"] in _HOLDS
     }
 
 
-def _name(job: Mapping[str, str]) -> str:
-    return "" if job.get("Comment", "").startswith(JOB_COMMENT_PREFIX) else job["JobName"]
-
-
 def _devices(stack: Stack) -> list[str]:
-    specs = [each.spec for each in stack.kubectl.list(Slice, "resourceslices")]
+    specs = [each.spec for each in stack.kubectl.list(ResourceSlice, "resourceslices")]
     return in_order(device.name for spec in specs if spec.driver == dra.DRIVER for device in spec.devices)

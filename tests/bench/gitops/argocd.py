@@ -34,7 +34,6 @@ NAMESPACE: Final = "argocd"
 _FINALIZER: Final = "resources-finalizer.argocd.argoproj.io"
 REFRESH: Final = "argocd.argoproj.io/refresh"
 _WRAPPER: Final = "git-verify-wrapper.sh"
-_PART: Final = {"app.kubernetes.io/part-of": "argocd"}
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -43,16 +42,12 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True, rename="camel"):
-    """The last sync of an Application."""
-
     phase: str = ""
     message: str = ""
     started_at: str = ""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """An object that an Application keeps, and whether it is as in Git."""
-
     kind: str
     name: str
     status: str = ""
@@ -60,8 +55,6 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """The status of an Application."""
-
     sync: _Said = _Said()
     health: _Said = _Said()
     operation_state: Operation = Operation()
@@ -69,19 +62,14 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def drifted(self) -> list[str]:
-        """The objects that differ from Git."""
         return [f"{each.kind}/{each.name}" for each in self.resources if each.status not in ("Synced", "")]
 
 
 class Application(KubeObject, frozen=True):
-    """The fields of an Application that the bench reads."""
-
     status: Status = Status()
 
 
 class ArgoCD:
-    """The Argo CD of a cluster."""
-
     server = ""
     example = "root.yaml"
 
@@ -90,9 +78,7 @@ class ArgoCD:
         self.kubectl = Kubectl(cluster.kubeconfig, cluster.bin)
 
     def start(self, config: Mapping[str, object]) -> None:
-        """Install Argo CD's kinds, and `config` as its ConfigMap argocd-cm. Start its processes, which end with the
-        cluster.
-        """
+        """Install Argo CD's kinds and `config` (argocd-cm), and start its processes, which end with the cluster."""
         cluster = self._cluster
         packages.ensure(PACKAGES, progress=cluster.progress)
         cluster.binaries.ensure([ARGOCD], progress=cluster.progress)
@@ -103,7 +89,9 @@ class ArgoCD:
         # `kubectl wait` fails on a kind that has no status yet.
         wait(lambda: self.kubectl(*ready), timeout_s=60, what="the kinds of Argo CD are known")
         self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        self.kubectl.apply(config, *(_of_kind(kind, name) for kind, name in _CONFIGURATION), _PROJECT)
+        # Argo CD does not start without these.
+        secret = _named("Secret", _SECRET) | {"stringData": {"server.secretkey": "for-the-bench"}}
+        self.kubectl.apply(config, *(_named("ConfigMap", name) for name in _CONFIG_MAPS), secret, _PROJECT)
         redis, repo_server, *metrics = map(str, free_ports(4))
         work = cluster.layout.home / "argocd"
         work.mkdir(exist_ok=True)
@@ -130,10 +118,7 @@ class ArgoCD:
     def _run(self, name: str, argv: list[str], env: Mapping[str, str] | None = None) -> None:
         self._cluster.daemons.start(Daemon(name=name, argv=argv, env=env or {}))
 
-    # ------------------------------------------------------------ Applications
-
     def status(self, name: str) -> Status:
-        """Return the status of an Application."""
         return self.kubectl.get(Application, "application", name, "-n", NAMESPACE).status
 
     def refresh(self) -> None:
@@ -144,9 +129,7 @@ class ArgoCD:
         self.kubectl("annotate", "application", which, "-n", NAMESPACE, f"{REFRESH}={how}", "--overwrite")
 
     def synced_again(self, names: Sequence[str]) -> list[str]:
-        """Return the objects that differ from Git after Argo CD has compared all Applications again, and synced
-        `slurm` once more.
-        """
+        """Return what differs from Git after all Applications are compared again, and `slurm` is synced once more."""
         drifted = [f"{name}: {each}" for name in ("root", *names) for each in self._looked_again(name).drifted]
         last = self.status("slurm").operation_state.started_at
         patch = '{"operation": {"initiatedBy": {"username": "bench"}, "sync": {}}}'
@@ -154,12 +137,8 @@ class ArgoCD:
         wait(lambda: self.status("slurm").operation_state.started_at != last, timeout_s=60, what="a sync began")
         return drifted + self.settled("slurm").drifted
 
-    def settled(self, name: str, *, timeout_s: float = 300) -> Status:
-        """Wait until an Application is Synced and Healthy, with no sync running. Return its status.
-
-        Raises:
-            NeverSo: it is not in time; the text has its status.
-        """
+    def settled(self, name: str) -> Status:
+        """Wait until an Application is Synced and Healthy, with no sync running. Return its status."""
 
         def check() -> Status:
             now = self.status(name)
@@ -169,7 +148,7 @@ class ArgoCD:
                 raise NotYet(f"{now.sync.status} {now.health.status} {now.operation_state}; {now.drifted}; ill: {ill}")
             return now
 
-        return wait(check, timeout_s=timeout_s, what=f"Application {name} is Synced and Healthy", every_s=0.5)
+        return wait(check, timeout_s=300, what=f"Application {name} is Synced and Healthy", every_s=0.5)
 
     def _looked_again(self, name: str) -> Status:
         """Make Argo CD render and compare an Application again. Return its status."""
@@ -209,13 +188,8 @@ class ArgoCD:
         self.kubectl(*gone, timeout_s=610)
 
 
-_CONFIGURATION: Final = (
-    ("ConfigMap", "argocd-rbac-cm"),
-    ("ConfigMap", "argocd-gpg-keys-cm"),
-    ("ConfigMap", "argocd-tls-certs-cm"),
-    ("ConfigMap", "argocd-ssh-known-hosts-cm"),
-    ("Secret", "argocd-secret"),
-)
+_CONFIG_MAPS: Final = ("argocd-rbac-cm", "argocd-gpg-keys-cm", "argocd-tls-certs-cm", "argocd-ssh-known-hosts-cm")
+_SECRET: Final = "argocd-secret"
 _PROJECT: Final[Mapping[str, object]] = {
     "apiVersion": "argoproj.io/v1alpha1",
     "kind": "AppProject",
@@ -228,8 +202,9 @@ _PROJECT: Final[Mapping[str, object]] = {
 }
 
 
-def _of_kind(kind: str, name: str) -> Mapping[str, object]:
-    """Return an empty ConfigMap or Secret: Argo CD does not start without it."""
-    more = {"stringData": {"server.secretkey": "for-the-bench"}} if kind == "Secret" else {}
-    metadata = {"name": name, "namespace": NAMESPACE, "labels": _PART}
-    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **more}
+def _named(kind: str, name: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/part-of": "argocd"}},
+    }

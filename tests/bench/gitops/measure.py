@@ -31,7 +31,6 @@ _FIRST_JOB_S: Final = 180.0
 _CHANGE_S: Final = 120.0
 _JOB_S: Final = 60
 """For how many seconds the job runs that a removal must wait for."""
-_CORES: Final = "two shared cores run both clusters and the controllers"
 _ENDS_S: Final = 60.0
 _KEPT: Final = ("secret", "persistentvolumeclaim")
 _OF_KUBERNETES: Final = frozenset({"kube-root-ca.crt", "default"})
@@ -45,21 +44,19 @@ _LEFT_OF_ALL: Final = (
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run all parts on a cluster of their own."""
-
     def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(len(POOLS), labels={node: {"node.example.com/pool": pool} for node, pool in POOLS.items()})
 
-    with own_stack("gitops", click.echo, up) as (stack, cluster):
+    with own_stack("gitops", up) as (stack, cluster):
         if asked.only == "flux":
             flux = _flux(cluster)
-            site = Site(cluster, stack.images, click.echo, keeper=flux)
+            site = Site(cluster, stack.images, keeper=flux)
             site.repositories.add_charts()
             flux.serve(site.repositories.folder)
             return run(site)
         argo = ArgoCD(cluster)
         argo.start(yaml.safe_load((EXAMPLE / "argocd-cm.yaml").read_text()))
-        return run(Site(cluster, stack.images, click.echo, keeper=argo))
+        return run(Site(cluster, stack.images, keeper=argo))
 
 
 def _flux(cluster: Cluster) -> Flux:
@@ -76,12 +73,11 @@ def _flux(cluster: Cluster) -> Flux:
 
 
 def run(site: Site) -> list[report.Figure]:
-    """Run all parts on a cluster that has Argo CD or Flux and nothing else."""
     figures: list[report.Figure] = []
     for part in (install, sync_again, change, refuse, heal, prune, records, uninstall):
         began_s = time.monotonic()
         figures += part(site)
-        site.tell(f"{part.__name__}: {time.monotonic() - began_s:.0f} s")
+        click.echo(f"{part.__name__}: {time.monotonic() - began_s:.0f} s")
     return figures
 
 
@@ -96,7 +92,7 @@ def install(site: Site) -> list[report.Figure]:
         stack.wait_for_job(job, "COMPLETED", timeout_s=300)
         took_s = time.monotonic() - began_s
         what = f"kubectl apply → first job of {stack.release} has ended"
-        figures.append(report.at_most(what, took_s, bound=_FIRST_JOB_S, limited_by=_CORES))
+        figures.append(report.at_most(what, took_s, bound=_FIRST_JOB_S))
     for name in RELEASES:
         site.keeper.settled(name)
     took_s = time.monotonic() - began_s
@@ -127,7 +123,7 @@ def change(site: Site) -> list[report.Figure]:
         began_s = turn()
         site.knows(seconds)
         took_s = time.monotonic() - began_s
-        figures.append(report.at_most(what, took_s, bound=_CHANGE_S, limited_by=_CORES))
+        figures.append(report.at_most(what, took_s, bound=_CHANGE_S))
         site.keeper.settled("slurm")
     lost = [] if stack.job(job)["JobState"] == "RUNNING" and stack.job(job)["Restarts"] == "0" else [str(job)]
     stack.cancel_jobs([job])
@@ -135,14 +131,12 @@ def change(site: Site) -> list[report.Figure]:
 
 
 def refuse(site: Site) -> list[report.Figure]:
-    """Push a value that slurmctld cannot read: no pod may be replaced, and Slurm's error must be in the log. Then
-    revert it.
-    """
+    """Push a value that slurmctld cannot read: no pod may be replaced, and Slurm's error must be in the log."""
     before = site.pods()
     values = site.repositories.values("production")
     values["slurmConfig"]["conf"]["SchedulerType"] = "sched/nonsense"
     site.push(values, "a mistake")
-    site.tell(f"refused: {site.keeper.refused('slurm')}")
+    click.echo(f"refused: {site.keeper.refused('slurm')}")
     words = site.keeper.kubectl("logs", "-n", site.production.namespace, "job/slurm-check", "-c", "slurmctld")
     anew = _anew(site, before)
     began_s = site.revert()
@@ -195,7 +189,6 @@ def prune(site: Site) -> list[report.Figure]:
 
 
 def records(site: Site) -> list[report.Figure]:
-    """Check that each job of either cluster has one record in its accounting."""
     what = "records lost or doubled of"
     return [recorded_once(at, jobs, what=f"{what} {at.release}") for at, jobs in site.submitted.items()]
 
@@ -227,9 +220,7 @@ def left_behind(site: Site) -> list[str]:
 
 
 def left_in(site: Site, namespace: str) -> list[str]:
-    """Return the objects that are left in a namespace, except those kept on purpose and those that Kubernetes makes
-    in each.
-    """
+    """Return the objects left in a namespace, except those kept on purpose and those that Kubernetes makes in each."""
     found = site.keeper.kubectl("get", _LEFT, "-n", namespace, "-o", "name").split()
     named = ((each, *each.split("/")) for each in found)
     return [f"{namespace}: {each}" for each, kind, name in named if kind not in _KEPT and name not in _OF_KUBERNETES]

@@ -5,21 +5,21 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import yaml
 
-from demo.report import Tell
 from demo.stack import ROOT, Stack
 from devcluster import Cluster
-from devcluster.kubectl import Kubectl
 from devcluster.shell import run
 from devcluster.waiting import wait_until_equal
 from sunkpy.core.model.objects import Pod
 from tests.bench.asked import SUITE
+from tests.bench.gitops.argocd import ArgoCD
 from tests.doubles.apiserver import merged
+from tests.integration.flux import Flux
 
 EXAMPLE: Final = ROOT / "docs" / "examples" / "gitops"
 TAG: Final = "v0.1.0"
@@ -29,9 +29,7 @@ _PERSON: Final = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
 
 
 class Repositories:
-    """Bare repositories in `folder`, and a clone of that of the site. `server`: the URL that serves them; empty:
-    `file://`.
-    """
+    """Bare repositories in `folder`, and a clone of the site's. `server`: their URL; empty: `file://`."""
 
     def __init__(self, folder: Path, images: Mapping[str, str], *, server: str = "") -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -62,7 +60,6 @@ class Repositories:
         self._push("charts")
 
     def values(self, name: str) -> dict[str, Any]:
-        """Return the values of a folder of the site."""
         values: dict[str, Any] = yaml.safe_load((self.site / name / "values.yaml").read_text())
         return values
 
@@ -72,7 +69,6 @@ class Repositories:
         self._push(why)
 
     def revert(self) -> None:
-        """Revert the last commit, and push."""
         _git(self.site, *_PERSON, "revert", "--no-edit", "HEAD")
         _git(self.site, "push", "-q", "origin", "main")
 
@@ -104,35 +100,16 @@ def _commit(folder: Path, why: str) -> None:
 RELEASES: Final = ("sunkpy", "slurm", "slurm-staging")
 
 
-class Keeper(Protocol):
-    """Argo CD or Flux: the program that keeps the clusters as Git says."""
-
-    kubectl: Kubectl
-    server: str
-    """The URL where it finds the repositories; empty: it reads them as files."""
-    example: str
-    """The file in the site's repository that is applied once, by hand."""
-
-    def refresh(self) -> None:
-        """Make it read Git now, as a webhook would."""
-
-    def settled(self, name: str) -> object:
-        """Wait until a release is as in Git, and healthy."""
-
-    def synced_again(self, names: Sequence[str]) -> list[str]:
-        """Make it compare all releases with Git and sync them once more. Return what differed."""
-
-    def refused(self, name: str) -> object:
-        """Wait until it reports that the last commit failed."""
-
-    def remove(self) -> None:
-        """Remove everything, and wait for that."""
+Keeper = ArgoCD | Flux
+"""The program that keeps the clusters as Git says. `server`: the URL where it finds the repositories; empty: it reads
+them as files. `example`: what is applied once, by hand.
+"""
 
 
 class Site:
     """Both Slurm clusters of the example. `submitted`: the names of each cluster's jobs."""
 
-    def __init__(self, cluster: Cluster, images: Mapping[str, str], tell: Tell, *, keeper: Keeper) -> None:
+    def __init__(self, cluster: Cluster, images: Mapping[str, str], *, keeper: Keeper) -> None:
         def stack(release: str) -> Stack:
             made = Stack(suite=SUITE, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=images)
             made.release = made.namespace = made.scheduler_name = made.cluster = release
@@ -142,7 +119,6 @@ class Site:
         self.production, self.staging = stack("slurm"), stack("slurm-staging")
         self.repositories = Repositories(cluster.layout.home / "git", images, server=keeper.server)
         self.volumes = cluster.layout.volumes
-        self.tell = tell
         self.submitted: Mapping[Stack, list[str]] = {self.production: [], self.staging: []}
         self._numbers = itertools.count(1)
 
@@ -168,8 +144,6 @@ class Site:
         return job
 
     def knows(self, seconds: int) -> None:
-        """Wait until slurmctld of production has this KillWait."""
-
         def kill_wait() -> str:
             lines = self.production.scontrol("show", "config").splitlines()
             return next(line.split("=")[1].split()[0] for line in lines if line.startswith("KillWait"))

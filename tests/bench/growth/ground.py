@@ -14,9 +14,10 @@ from typing import Any, Final
 from sunkpy.core import names
 from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.runtime.settings import SlurmSettings
+from tests.bench import simulated
 from tests.bench.asked import SUITE
-from tests.bench.ground import SLURM_CLUSTER, USER, ControlPlane, RunningSlurm
-from tests.bench.scale.ground import NAMESPACE
+from tests.bench.ground import USER, ControlPlane, RunningSlurm
+from tests.bench.simulated import NAMESPACE
 from tests.integration.cluster_autoscaler import CPUS, POOL, Kubelets, slurmd_node
 from tests.integration.slurm.asking import connect
 from tests.integration.slurm.daemons import Machines, RealSlurm
@@ -56,17 +57,10 @@ def nodeset(ask: str, *, potential: int) -> dict[str, object]:
     shape = {"cpus": CPUS, "memory": _MEMORY}
     growth = {"ask": ask, "potential": potential, "releaseAfterSeconds": RELEASE_AFTER_S, "shape": shape}
     slurmd = {"name": names.SLURMD_CONTAINER, "image": "none", "resources": {"requests": {"cpu": "100m"}}}
-    template = {"spec": {"nodeSelector": {"pool": POOL}, "containers": [slurmd]}}
-    return {
-        "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
-        "kind": names.NODESET_KIND,
-        "metadata": {"name": NODESET},
-        "spec": {"cluster": SLURM_CLUSTER, "template": template, "growth": growth},
-    }
+    return simulated.nodeset(NODESET, {"nodeSelector": {"pool": POOL}, "containers": [slurmd]}, growth=growth)
 
 
 def start_slurm(plane: ControlPlane) -> RunningSlurm:
-    """Start a Slurm without nodes, with the chart's SchedulerParameters."""
     parameters = next(line for line in slurm_conf({}).splitlines() if line.startswith("SchedulerParameters="))
     conf = _CONF.format(nodeset=NODESET, parameters=parameters)
     folder = plane.folder / "slurm"

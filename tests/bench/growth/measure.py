@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import click
@@ -22,32 +23,28 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.slurm import NodesSnapshot, Slurm
 from sunkpy.slurm.errors import SlurmError
-from sunkpy.syncer.places import ConfigMap
-from tests.bench import report
+from tests.bench import report, simulated
 from tests.bench.asked import Asked
 from tests.bench.burst.load import Pods, Wave
-from tests.bench.ground import ControlPlane, RunningSlurm, control_plane, make_if_missing
+from tests.bench.ground import PATIENCE_S, ControlPlane, RunningSlurm, beside, bring, control_plane
 from tests.bench.growth import ground
 from tests.bench.growth.ground import NODESET, Simulated
-from tests.bench.ours import running
-from tests.bench.scale.ground import NAMESPACE, as_admin, scheduler_settings, syncer_settings
+from tests.bench.ours import as_admin, running, scheduler_settings, syncer_settings
+from tests.bench.simulated import NAMESPACE
 from tests.integration.cluster_autoscaler import PROGRAM, autoscale
+from tests.integration.slurm import kept_potential
 from tests.integration.slurm.asking import connect
-from tests.integration.slurm.daemons import ROOT
-from tests.integration.slurm.kept_potential import bring
+from tests.integration.slurm.daemons import RealSlurm
 from tests.polling import until
 
 _STARTS_S: Final = 2.0
 """The most seconds from the registration of a job's last node to the job's start."""
 _SUBMITTED_S: Final = 5.0
 """The same for pods that fitted no node before: their job is submitted only then."""
-_PATIENCE_S: Final = 600.0
 _LOOK_S: Final = 0.1
 _TURN_S: Final = 0.2
 _RECORDS: Final = "bench-potential"
 _NODESETS: Final = paths.nodesets(NAMESPACE)
-_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_LIMIT: Final = "two shared cores run Slurm, all slurmds, apiserver, autoscaler, sunkpy and the bench"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +59,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """How many nodes the plan needs."""
         return sum(self.jobs) + self.gang + self.singles + self.halves // 2
 
 
@@ -82,13 +78,14 @@ def measure(asked: Asked) -> list[report.Figure]:
 
 async def _measure(plane: ControlPlane, plan: Plan, asks: Sequence[str]) -> list[report.Figure]:
     async with await Kube.connect(plane.admin) as kube:
-        await make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        await make_if_missing(kube, _CRDS, msgspec.yaml.decode((ROOT / "crds/sunkpy.dev_nodesets.yaml").read_bytes()))
+        await simulated.make_namespace(kube)
+        await simulated.make_nodesets_known(kube)
         await kube.create(f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"metadata": {"name": _RECORDS}})
         await asyncio.to_thread(autoscale, plane, most=2 * plan.nodes)
         slurm = await asyncio.to_thread(ground.start_slurm, plane)
         try:
-            async with _sunkpy(plane, slurm), _brought(kube, slurm):
+            put = partial(_put, slurm.real)
+            async with _sunkpy(plane, slurm), beside(bring(kube, NAMESPACE, _RECORDS, put)):
                 return await _Bench(plane, kube, slurm, plan).run(asks)
         finally:
             await slurm.slurm.close()
@@ -97,7 +94,6 @@ async def _measure(plane: ControlPlane, plan: Plan, asks: Sequence[str]) -> list
 
 @contextlib.asynccontextmanager
 async def _sunkpy(plane: ControlPlane, slurm: RunningSlurm) -> AsyncIterator[None]:
-    """Run sunkpy's operator, syncer and scheduler during the block."""
     folder = plane.folder / "sunkpy"
     figures = {"metrics": {"seconds": 10.0}, "potentialConfigMap": _RECORDS}
     grows = {"growingPartitions": ["low", "high"], "pollSeconds": 0.2}
@@ -109,32 +105,10 @@ async def _sunkpy(plane: ControlPlane, slurm: RunningSlurm) -> AsyncIterator[Non
         yield
 
 
-@contextlib.asynccontextmanager
-async def _brought(kube: Kube, slurm: RunningSlurm) -> AsyncIterator[None]:
-    """Bring the syncer's records of possible nodes to slurmctld each second during the block."""
-
-    async def bring_all() -> None:
-        brought = ""
-        while True:
-            text = (await kube.get(paths.config_map(NAMESPACE, _RECORDS), ConfigMap)).data.get("records", "")
-            if text != brought:
-                bring(slurm.real, text)
-                brought = text
-            await asyncio.sleep(1.0)
-
-    async with _beside(bring_all()):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in work]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
+def _put(real: RealSlurm, key: str, text: str) -> None:
+    """Give slurmctld the syncer's records of possible nodes."""
+    if key == "records":
+        kept_potential.bring(real, text)
 
 
 class Seen:
@@ -150,7 +124,6 @@ class Seen:
         self.states: Mapping[JobId, frozenset[str]] = {}
 
     async def look(self) -> None:
-        """Read nodes and jobs from Slurm again and again, until cancelled."""
         while True:
             with contextlib.suppress(SlurmError):
                 answer = await self._slurm.nodes()
@@ -181,11 +154,10 @@ class _Bench:
         self._pods = Pods(kube)
 
     async def run(self, asks: Sequence[str]) -> list[report.Figure]:
-        """Grow and shrink for each way to ask, and return the figures."""
         await self._kube.create(_NODESETS, ground.nodeset(asks[0], potential=2 * self._plan.nodes))
         figures: list[report.Figure] = []
         try:
-            async with self._pods.watched(), _beside(self._move(), self._seen.look()):
+            async with self._pods.watched(), beside(self._move(), self._seen.look()):
                 for ask in asks:
                     await self._kube.patch(paths.nodeset(NAMESPACE, NODESET), {"spec": {"growth": {"ask": ask}}})
                     figures += await self._up_and_down(ask)
@@ -201,14 +173,14 @@ class _Bench:
     async def _up_and_down(self, ask: str) -> list[report.Figure]:
         plan, machines, before = self._plan, self._machines, len(self._machines.bought)
         machines.most = 0
-        await until(self._has_records, timeout_s=_PATIENCE_S, what="slurmctld has records of all nodes that could be")
+        await until(self._has_records, timeout_s=PATIENCE_S, what="slurmctld has records of all nodes that could be")
         waves = make_waves(ask, plan)
         pods = [name for wave in waves for name in wave.names]
         began_s = time.monotonic()
         jobs = [await asyncio.to_thread(self._submit, ask, nodes) for nodes in plan.jobs]
         for wave in waves:
             await self._pods.create(wave.bodies)
-        await self._until(lambda: all(pod in self._pods.bound_s for pod in pods), "all pods are bound")
+        await self._pods.until_bound(pods)
         await self._until(lambda: all(job in self._seen.started_s for job in jobs), "all jobs run")
         all_jobs = {*jobs, *(self._pods.node_and_job_of(pod)[1] for pod in pods)}
         await self._until(lambda: all_jobs <= self._seen.known_s.keys(), "all jobs of pods are seen")
@@ -231,7 +203,7 @@ class _Bench:
         down_s = time.monotonic() - ended_s
         lost += [f"job {job} is {'+'.join(sorted(self._seen.states[job]))}" for job in jobs if not self._is_done(job)]
         lost += [f"pod {pod} has not succeeded" for pod in pods if not self._has_succeeded(pod)]
-        await self._pods.remove(ask.lower(), timeout_s=_PATIENCE_S)
+        await self._pods.remove(ask.lower())
         bought, wanted = len(machines.bought) - before, plan.nodes
         twice = [*machines.bought][before + wanted :]
         what = f"{wanted} nodes by {ask}"
@@ -240,7 +212,7 @@ class _Bench:
             report.none(f"{what}: busy nodes, jobs and pods lost", lost, n=wanted + len(jobs) + len(pods)),
             report.at_most(
                 f"{what}: from the last registration to the start of a job, longest", max(after_job_s),
-                bound=_STARTS_S, n=len(after_job_s), limited_by=_LIMIT,
+                bound=_STARTS_S, n=len(after_job_s),
             ),
             *bindings(what, after_pods),
             report.observed(f"{what}: from none until the first job runs", first_s),
@@ -253,14 +225,10 @@ class _Bench:
         async def check() -> bool:
             return is_so()
 
-        await until(check, timeout_s=_PATIENCE_S, what=what)
-
-    # ------------------------------------------------------------------ jobs
+        await until(check, timeout_s=PATIENCE_S, what=what)
 
     async def _has_records(self) -> bool:
-        """True if slurmctld has records of all possible nodes. Slurm 24.11 refuses jobs for more nodes than it
-        knows.
-        """
+        """True if slurmctld has records of all possible nodes: 24.11 refuses jobs for more nodes than it knows."""
         asked = ("sinfo", "--future", "--states=future", "--noheader", "--Node", "--format=%N")
         _, said = await asyncio.to_thread(self._slurm.real.run_as, "slurm", *asked)
         return len({*said.split()}) == 2 * self._plan.nodes
@@ -284,17 +252,13 @@ class _Bench:
     def _is_done(self, job: JobId) -> bool:
         return "COMPLETED" in self._seen.states.get(job, frozenset())
 
-    # ------------------------------------------------------------------ pods
-
     def _slurm_node(self, pod: str) -> str:
         found = self._pods.get(pod)
         assert found is not None
         return next(slurm for slurm, node in self._machines.node_of.items() if node == found.spec.node_name)
 
     def _pods_waited(self, pods: Sequence[str]) -> tuple[bool, float]:
-        """Return whether these pods had a job when their last node registered, and how many seconds later all were
-        bound.
-        """
+        """Return whether these pods had a job when their last node registered, and the seconds until all were bound."""
         last_s = max(self._seen.registered_s[self._slurm_node(pod)] for pod in pods)
         _, job = self._pods.node_and_job_of(pods[0])
         return self._seen.known_s[job] < last_s, max(self._pods.bound_s[pod] for pod in pods) - last_s
@@ -305,9 +269,7 @@ class _Bench:
 
 
 def make_waves(name: str, plan: Plan) -> list[Wave]:
-    """Return the gang, the single pods and the pods that share nodes. A node fits two of the last kind, or one of
-    the others.
-    """
+    """Return a gang, single pods and pods that share nodes: a node fits two of the last kind, or one of the others."""
     name = name.lower()
     return [
         Wave(name=f"{name}-gang", count=plan.gang, gang=plan.gang, cpus=6),
@@ -322,14 +284,12 @@ def groups_of(wave: Wave) -> list[list[str]]:
 
 
 def bindings(what: str, waited: Sequence[tuple[bool, float]]) -> list[report.Figure]:
-    """Return figures of pods whose job waited for a node, and of pods whose job was submitted only once a node was
-    there.
-    """
+    """Return figures of pods whose job waited for a node, and of pods whose job came only once a node was there."""
     kinds = ((True, "whose job waited", _STARTS_S), (False, "that fitted no node before", _SUBMITTED_S))
     return [
         report.at_most(
             f"{what}: from the last registration to the binding of pods {which}, longest", max(took_s), bound=bound,
-            n=len(took_s), limited_by=_LIMIT,
+            n=len(took_s),
         )
         for has_job, which, bound in kinds
         if (took_s := [took_s for had_job, took_s in waited if had_job is has_job])

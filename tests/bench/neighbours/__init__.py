@@ -1,3 +1,1 @@
-"""How much other users' pods and objects slow down the pods of this scheduler: on simulated nodes, without a
-cluster.
-"""
+"""How much other users' pods and objects slow down the pods of this scheduler, on simulated nodes."""

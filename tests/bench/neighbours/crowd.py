@@ -9,14 +9,14 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
-from tests.bench.burst.ground import POOL
 from tests.bench.burst.load import Pods
-from tests.bench.ground import in_flight, make_if_missing
+from tests.bench.ground import PATIENCE_S, in_flight, make_if_missing
+from tests.bench.simulated import POOL
 from tests.polling import until
 
 NAMESPACE = "crowd"
@@ -30,8 +30,8 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _AT_ONCE = 24
 _JOBS_AT_ONCE = 500
 _HUGE_AT_ONCE = 4
-_PATIENCE_S = 900.0
 OTHERS = "default-scheduler"
+_DONE = {"status": {"phase": "Succeeded"}}
 
 Body = dict[str, object]
 
@@ -46,9 +46,10 @@ def pod(
     ports: Sequence[int] = (),
     owner: Body | None = None,
     affinity: Body | None = None,
+    containers: int = 0,
 ) -> Body:
-    """Return a small pod with labels of its own. With a `node` it is bound already, and asks for nothing that Slurm
-    counts.
+    """Return a small pod with labels of its own. With a `node` it is bound, and asks for nothing that Slurm counts.
+    `containers`: how many tiny ones it has in place of one.
     """
     asks = {"ephemeral-storage": f"{disk_mib}Mi"} if disk_mib else {}
     asks |= {} if node else {"cpu": "1", "memory": "16Mi"}
@@ -56,7 +57,11 @@ def pod(
         "name": "main", "image": "none", "resources": {"requests": asks},
         "ports": [{"containerPort": port, "hostPort": port} for port in ports],
     }  # fmt: skip
-    spec: Body = {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]}
+    tiny = [
+        {"name": f"c{number}", "image": "none", "resources": {"requests": {"cpu": "0", "memory": f"{number % 999}"}}}
+        for number in range(containers)
+    ]
+    spec: Body = {"schedulerName": scheduler, "restartPolicy": "Never", "containers": tiny or [container]}
     spec |= {"nodeName": node} if node else {}
     spec |= {"nodeSelector": {POOL: pool}} if pool else {}
     spec |= {"affinity": affinity} if affinity else {}
@@ -65,9 +70,7 @@ def pod(
 
 
 class Crowd:
-    """The crowd of objects in a cluster with these nodes. `pods`: a watch of its pods. The largest pods are on the
-    `first` node.
-    """
+    """The crowd of objects in a cluster with these nodes. The largest pods are on the `first` node."""
 
     def __init__(self, kube: Kube, nodes: Sequence[str]) -> None:
         self._kube = kube
@@ -82,7 +85,7 @@ class Crowd:
         await self._stand_below(kinds)
         never = {f"waits-{number}" for number in range(waiting)}
         await self.pods.create([pod(name, disk_mib=BY_DAEMONS_GIB * 1024) for name in never])
-        await self.pods.until(lambda: never <= self.pods.waits, what="all were told to wait", timeout_s=_PATIENCE_S)
+        await self.pods.until(lambda: never <= self.pods.waits, what="all were told to wait")
 
     def _daemons(self) -> Iterator[Body]:
         for node in self._nodes:
@@ -91,9 +94,7 @@ class Crowd:
                 yield pod(f"daemon-{port}-{node}", scheduler=OTHERS, node=node, ports=[port], disk_mib=disk_mib)
 
     def _operator(self) -> Body:
-        """Return a pod as of a CNI's operator, with anti-affinity to its own kind: so the scheduler compares every
-        pod with it.
-        """
+        """Return a pod as of a CNI's operator, with anti-affinity to its kind: every pod is compared with it."""
         return pod("operator", scheduler=OTHERS, node=self.first, affinity=_apart("app", ["operator"]))
 
     async def _finish_jobs(self, count: int) -> None:
@@ -102,18 +103,13 @@ class Crowd:
         for first in range(0, count, _JOBS_AT_ONCE):
             some = jobs[first : first + _JOBS_AT_ONCE]
             await in_flight(_AT_ONCE, (partial(self._start_job, name) for name in some))
-            await self._until_bound(some)
-            await in_flight(_AT_ONCE, (partial(self._finish, name) for name in some))
+            await self.pods.until_bound(some)
+            await in_flight(
+                _AT_ONCE, (partial(self._kube.patch, paths.status(paths.pod(NAMESPACE, name)), _DONE) for name in some)
+            )
 
     async def _start_job(self, name: str) -> None:
         await self._kube.create(paths.pods(NAMESPACE), pod(name, owner=await self._job(name)))
-
-    async def _finish(self, name: str) -> None:
-        await self._kube.patch(paths.status(paths.pod(NAMESPACE, name)), {"status": {"phase": "Succeeded"}})
-
-    async def _until_bound(self, pods: Collection[str]) -> float:
-        names, what = {*pods}, f"{len(pods)} pods of the crowd are bound"
-        return await self.pods.until(lambda: names <= self.pods.bound_s.keys(), what=what, timeout_s=_PATIENCE_S)
 
     async def _job(self, name: str) -> Body:
         template = {
@@ -156,15 +152,11 @@ class Crowd:
                 made.append(await self._kube.create(path, body))
             return bool(made)
 
-        await until(is_served, timeout_s=_PATIENCE_S, what=f"{plural} are served")
+        await until(is_served, timeout_s=PATIENCE_S, what=f"{plural} are served")
         return dict(json.loads(made[0]))
 
-    # ---------------------------------------------------------- what comes and goes
-
     async def arrive(self, name: str, *, each_s: float, for_s: float) -> float:
-        """Create `each_s` bound pods of another scheduler each second, for `for_s` seconds. Return how many came in
-        a second.
-        """
+        """Create `each_s` bound pods of another scheduler a second, for `for_s` seconds. Return how many came."""
         began_s, count = time.monotonic(), round(each_s * for_s)
 
         async def make(number: int) -> None:
@@ -179,12 +171,10 @@ class Crowd:
         """Create pods of a scheduler at once, which ask for disk, too. Return the seconds until all are bound."""
         began_s, names = time.monotonic(), [f"{name}-{number}" for number in range(count)]
         await self.pods.create([pod(each, scheduler=scheduler, disk_mib=1) for each in names])
-        return await self._until_bound(names) - began_s
+        return await self.pods.until_bound(names) - began_s
 
     async def swell(self, count: int) -> None:
-        """Create pods of a megabyte: on the first node with many labels or containers, or waiting with a long
-        affinity.
-        """
+        """Create pods of a megabyte: on the first node with many labels or containers, or waiting with an affinity."""
         await in_flight(_HUGE_AT_ONCE, (partial(self._make_huge, number) for number in range(count)))
 
     async def _make_huge(self, number: int) -> None:
@@ -194,32 +184,20 @@ class Crowd:
                 body = pod(name, scheduler=OTHERS, node=node)
                 body["metadata"] = {"name": name, "labels": {f"l{each:x}": "" for each in range(20_000)}}
             case 1:
-                body = pod(name, scheduler=OTHERS, node=node)
-                body["spec"] = {**_spec_of(body), "containers": [_small_container(each) for each in range(4_000)]}
+                body = pod(name, scheduler=OTHERS, node=node, containers=4_000)
             case _:
                 body = pod(name, affinity=_apart("app", [f"value-{each}" for each in range(60_000)]))
         await self._kube.create(paths.pods(NAMESPACE), body)
 
     async def leave(self, *prefixes: str) -> None:
-        """Delete the pods whose names begin with one of these prefixes."""
         for prefix in prefixes:
-            await self.pods.remove(prefix, timeout_s=_PATIENCE_S)
+            await self.pods.remove(prefix)
 
 
 def _apart(label: str, values: Sequence[str]) -> Body:
     lines = [{"key": label, "operator": "In", "values": values}]
     term = {"labelSelector": {"matchExpressions": lines}, "topologyKey": "kubernetes.io/hostname"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
-
-def _small_container(number: int) -> Body:
-    return {"name": f"c{number}", "image": "none", "resources": {"requests": {"cpu": "0", "memory": f"{number % 999}"}}}
-
-
-def _spec_of(body: Body) -> Body:
-    spec = body["spec"]
-    assert isinstance(spec, dict)
-    return spec
 
 
 def _controller(owner: Body) -> Body:

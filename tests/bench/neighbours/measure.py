@@ -9,9 +9,9 @@ and another one the rest.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -21,16 +21,15 @@ from sunkpy.kube.client import Kube
 from sunkpy.slurm import Slurm
 from tests.bench import census, report
 from tests.bench.asked import Asked
-from tests.bench.burst.ground import Pool, furnish
 from tests.bench.burst.load import Pods, Wave, end_all
 from tests.bench.ground import BINDER, ControlPlane, control_plane, make_if_missing, slurm_of
 from tests.bench.holds import Hold, longest
 from tests.bench.neighbours.crowd import DISK_GIB, NAMESPACE, OTHERS, Crowd
 from tests.bench.ours import Scheduler, scheduling
+from tests.bench.simulated import Pool, furnish
 
 T = TypeVar("T")
 
-MACHINE = "two shared cores run the scheduler, the apiserver, etcd, Slurm, the bench and the crowd that it makes"
 _HELD_S = 0.05
 _TIMES_AS_LONG = 2.0
 _OWN_MS = 2.7
@@ -39,16 +38,13 @@ _GROWTH = 1.1
 _KEPT = "what is kept"
 _READ_MIB = 48.0
 """The memory in MiB for reading objects of a megabyte, however many there are."""
-_PATIENCE_S = 900.0
 _REST_S = 10.0
 _SHORT_OF_JOBS = "MinJobAge=30\n"
 """A line of slurm.conf, as on a site with many jobs: each poll of the bench reads the states of all."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many objects of each kind the crowd has. `gone`: pods that come and go in `rounds` while memory is
-    measured.
-    """
+    """How many objects of each kind there are. `gone`: pods that come and go in `rounds` while memory is measured."""
 
     nodes: int = 1_000
     jobs: int = 5_000
@@ -89,10 +85,9 @@ class Bench:
         self._pods = pods
         self._sizes = sizes
         self._parts: list[Part] = []
-        self._pids = {"scheduler": scheduler.process.pid, "bench": os.getpid()}
+        self._pids = partial(plane.pids, {"scheduler": scheduler.process.pid})
 
     async def run(self) -> list[report.Figure]:
-        """Run all parts, and return the figures."""
         sizes, crowd = self._sizes, self._crowd
         alone = await self._part("the good pod is alone", self._good("alone", sizes.good))
         await self._part("the crowd comes", crowd.settle(jobs=sizes.jobs, kinds=sizes.kinds, waiting=sizes.waiting))
@@ -118,17 +113,15 @@ class Bench:
         return [*figures, *await self._part("pods come and go", self._memory())]
 
     async def _against_binder(self) -> list[report.Figure]:
-        """Time pods that come at once amid the crowd, and then the same pods with kube-scheduler, which uses no Slurm
-        and does not reach its limit on requests.
-        """
+        """Time pods that come at once, and then the same pods with kube-scheduler, without Slurm, without a limit."""
         count, crowd = self._sizes.submitted, self._crowd
-        await end_all(self._slurm, timeout_s=_PATIENCE_S)
+        await end_all(self._slurm)
         before = await self._scheduler.spent()
         ours_s = await self._part(f"{count} pods come at once", crowd.submit("ours", count))
         own_ms = 1000 * (await self._scheduler.spent()).since(before).cpu_s / count
-        why = f"{MACHINE}: {self._parts[-1].in_words}"
+        why = self._parts[-1].in_words
         await self._part("these pods go", crowd.leave("ours"))
-        await end_all(self._slurm, timeout_s=_PATIENCE_S)
+        await end_all(self._slurm)
         self._plane.start_binder()
         try:
             await crowd.submit("awake", 1, scheduler=OTHERS)
@@ -168,24 +161,22 @@ class Bench:
         return msgspec.structs.replace(turn, figure=f"{turn.figure}{when}")
 
     async def _part(self, name: str, work: Awaitable[T]) -> T:
-        began, began_s = census.take(self._pids), time.monotonic()
+        began, began_s = census.take(self._pids()), time.monotonic()
         try:
             return await work
         finally:
-            in_words = census.take(self._pids).busiest_since(began, cores=os.cpu_count() or 1)
+            in_words = census.take(self._pids()).busiest_since(began)
             self._parts.append(Part(name=name, began_s=began_s, ended_s=time.monotonic(), in_words=in_words))
 
     def _against(self, alone: Sequence[float], when: str, took: Sequence[float]) -> list[report.Figure]:
         what, value = f"good pod bound, {when}: median", report.median(took)
         peer = report.against("alone", report.median(alone), ours=value)
         bound = round(_TIMES_AS_LONG * report.median(alone), 4)
-        why = f"{MACHINE}: {self._parts[-1].in_words}"
+        why = self._parts[-1].in_words
         return [
             report.at_most(what, value, bound=bound, n=len(took), peer=peer, limited_by=why),
             report.observed(f"good pod bound, {when}: longest", max(took), n=len(took)),
         ]
-
-    # ------------------------------------------------------------- good pods
 
     async def _good(self, name: str, count: int, *, node: str = "") -> list[float]:
         return [await self._good_pod(f"{name}-{number}", node=node) for number in range(count)]
@@ -199,15 +190,8 @@ class Bench:
 
     async def _good_pod(self, name: str, *, node: str = "") -> float:
         """Create a good pod, on any node or on this one. Return the seconds until it was bound, and delete it."""
-        wave = Wave(name=f"good-{name}", count=1, is_service=True, nodes=(node,) if node else ())
-        (pod,) = wave.names
-        await self._pods.create(wave.bodies)
-        await self._pods.until(lambda: pod in self._pods.bound_s, what=f"{pod} is bound", timeout_s=_PATIENCE_S)
-        took_s = self._pods.bound_s[pod] - self._pods.created_s[pod]
-        await self._pods.remove(pod, timeout_s=_PATIENCE_S)
-        return took_s
-
-    # ---------------------------------------------------------------- memory
+        nodes = (node,) if node else ()
+        return await self._pods.time_one(Wave(name=f"good-{name}", count=1, is_service=True, nodes=nodes))
 
     async def _share_at_rest(self) -> float:
         before = await self._scheduler.spent()
@@ -242,13 +226,12 @@ def _observed(what: str, took: Sequence[float]) -> list[report.Figure]:
 
 
 def measure(asked: Asked) -> list[report.Figure]:
-    """Run the whole bench on a control plane of its own."""
     with control_plane("neighbours") as plane:
         return asyncio.run(_measure(plane, QUICK if asked.quick else Sizes()))
 
 
 async def _measure(plane: ControlPlane, sizes: Sizes) -> list[report.Figure]:
-    pool, holds = Pool(name="crowded", size=sizes.nodes, cpus=8, disk_gib=DISK_GIB), list[Hold]()
+    pool, holds = Pool(name="crowded", size=sizes.nodes, disk_gib=DISK_GIB), list[Hold]()
     async with (
         await Kube.connect(plane.admin) as kube,
         slurm_of(plane.folder / "slurm", f"{_SHORT_OF_JOBS}{pool.conf}", count=sizes.nodes) as running,

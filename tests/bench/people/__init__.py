@@ -1,3 +1,1 @@
-"""A thousand users, from the charts' values and from LDAP: how fast they log in, what helm makes of them, and their
-accounts.
-"""
+"""A thousand users, from the charts' values and from LDAP: logins, what helm makes of them, and their accounts."""

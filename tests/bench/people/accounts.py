@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from sunkpy.core.accounts import WantedAccounts
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import Slurm, errors
 from tests.bench import report
+from tests.bench.asked import SUITE
 from tests.bench.people.crowd import Crowd
 from tests.integration.slurm.daemons import RealAccounting, RealSlurm
 from tests.polling import until
@@ -28,7 +28,6 @@ _CLUSTER: Final = "it"
 _ALL_S: Final = 60.0
 _ONE_S: Final = 2.0
 _ONE_TAKES: Final = 20
-_SLOW: Final = "two shared cores run MariaDB, slurmdbd, slurmctld, slurmrestd and the process"
 
 
 class Counting:
@@ -38,7 +37,6 @@ class Counting:
         self.requests = 0
 
     def answered(self, endpoint: str, *, code: str, seconds: float) -> None:
-        """Count a request."""
         self.requests += 1
 
     def retried(self, endpoint: str) -> None:
@@ -50,9 +48,8 @@ class Counting:
 
 async def measure(folder: Path, key: Key, *, people: int) -> list[report.Figure]:
     """Time the accounts of `people` users: all at once, again without a change, with one more, and without that one."""
-    suite = os.environ.get("SLURM_SUITE", "trixie")
-    accounting = RealAccounting(folder, suite)
-    slurm = RealSlurm(folder, suite, accounting)
+    accounting = RealAccounting(folder, SUITE)
+    slurm = RealSlurm(folder, SUITE, accounting)
     try:
         return await _measure(slurm, key, people)
     finally:
@@ -74,7 +71,7 @@ async def _measure(daemons: RealSlurm, key: Key, people: int) -> list[report.Fig
             await _settle(slurm, wanted)
             took_s, requests = time.monotonic() - began_s, counting.requests - before
             name, bound = f"accounts of {people} people: {what}", _ALL_S if what == "all" else _ONE_S
-            figures.append(report.at_most(name, took_s, bound=bound, limited_by=_SLOW))
+            figures.append(report.at_most(name, took_s, bound=bound))
             if what == "all":
                 figures.append(report.observed(f"{name}, requests", requests, unit="requests"))
             else:

@@ -14,9 +14,7 @@ _ED25519: Final = b"\0\0\0\x0bssh-ed25519\0\0\0 "
 
 
 class Crowd:
-    """`size` users, p0, p1 …, each with an SSH key. `key` is the key of those who log in: `first` and `last`, `each`
-    of them.
-    """
+    """Users p0, p1 …, each with an SSH key. `key` is that of those who log in: `first` and `last`, `each` of them."""
 
     def __init__(self, size: int, key: Key, *, each: int) -> None:
         self.size, self.key = size, key
@@ -24,15 +22,12 @@ class Crowd:
         self.first, self.last = names[:each], names[-each:]
 
     def values(self) -> dict[str, object]:
-        """Return values of charts/slurm with these users and their accounts."""
         return {"users": {"people": self._people(), "groups": _GROUPS}, "accounts": {"wanted": self.wanted()}}
 
     def entries(self) -> dict[str, object]:
-        """Return values of charts/openldap with these users."""
         return {"people": self._people(), "groups": _GROUPS}
 
     def wanted(self) -> dict[str, object]:
-        """Return the accounts of the users, in the form of `accounts.wanted`."""
         users: dict[str, object] = {f"p{number}": {"accounts": {"default": {}}} for number in range(self.size)}
         return {"accounts": {"default": {}}, "users": users}
 

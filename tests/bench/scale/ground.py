@@ -6,107 +6,65 @@ a thousand writes a second, and only the work of sunkpy and its peers is to be m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
-
-import msgspec
 
 from devcluster.binaries import KWOK, Binaries
 from devcluster.state import default_cache
 from sunkpy.core import names
+from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Pod, PodSpec, PodStatus
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
-from sunkpy.runtime.settings import SlurmSettings
-from tests.bench import ground
-from tests.bench.ground import SLURM_CLUSTER, ControlPlane, in_flight, make_if_missing
-from tests.bench.pod_watch import PodWatch
-from tests.integration.slurm.daemons import ROOT
+from sunkpy.slurm import Slurm
+from sunkpy.slurm.errors import AlreadyDone, NotFound, SlurmError
+from tests.bench import ground, simulated
+from tests.bench.ground import ControlPlane, PodWatch, beside, in_flight, make_if_missing
+from tests.bench.simulated import AT_ONCE, Pool
 from tests.ports import free_ports
 
 Body = dict[str, object]
 
-NAMESPACE, PEER_NAMESPACE = "slurm", "peer"
-NODESET = "c"
-CPUS, MEMORY_MIB = 8, 8192
+PEER_NAMESPACE = "peer"
+KEEPER, DAEMONS = "kwok", "kube-controller-manager"
+_NODESET = "c"
 _CONTAINER = {"name": names.SLURMD_CONTAINER, "image": "none"}
-_DIGITS = 5
+_NO_LEASES = "--node-lease-duration-seconds=0"
+STARTS_PER_S = 20
+_RUNS_S = 10.0
+_JOB = JobSpec(name="load", script="#!/bin/sh\n", comment="plain", memory_mib_per_node=64)
 
 
-class Machines(msgspec.Struct, frozen=True):
-    """So many equal nodes `n00000`, `n00001` …; their slurmd pods and Slurm nodes are `c-n00000` …"""
-
-    size: int
-
-    def node(self, number: int) -> str:
-        """Return the name of a Node."""
-        return f"n{number:0{_DIGITS}}"
-
-    def slurm_node(self, number: int) -> str:
-        """Return the name of a Node's slurmd pod and Slurm node: the NodeSet's name and the Node's."""
-        return f"{NODESET}-{self.node(number)}"
-
-    @property
-    def slurm_nodes(self) -> list[str]:
-        """The names of all Slurm nodes."""
-        return [self.slurm_node(number) for number in range(self.size)]
-
-    @property
-    def conf(self) -> str:
-        """The line of slurm.conf that defines the nodes. In state EXTERNAL they need no slurmd.
-
-        They have an address, because for each job Slurm 26.05.5 tries for ten seconds to resolve a name without one.
-        """
-        which = f"{NODESET}-n[{0:0{_DIGITS}}-{self.size - 1:0{_DIGITS}}]"
-        return f"NodeName={which} NodeAddr=127.0.0.1 CPUs={CPUS} RealMemory={MEMORY_MIB} State=EXTERNAL\n"
+def pool_of(size: int) -> Pool:
+    """Return so many nodes, whose slurmd pods are those of one NodeSet."""
+    return Pool(name="n", size=size, nodeset=_NODESET)
 
 
 def nodeset() -> Body:
-    """Return a NodeSet with one slurmd pod on each node."""
-    spec = {"cluster": SLURM_CLUSTER, "naming": "NodeName", "template": {"spec": {"containers": [_CONTAINER]}}}
-    return {
-        "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
-        "kind": names.NODESET_KIND,
-        "metadata": {"name": NODESET},
-        "spec": spec,
-    }
+    return simulated.nodeset(_NODESET, {"containers": [_CONTAINER]}, naming="NodeName")
 
 
 def daemonset(name: str, *, node_selector: dict[str, str]) -> Body:
-    """Return a DaemonSet with the same pods."""
     labels = {"app": name}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [_CONTAINER], "nodeSelector": node_selector}}
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": pod}}
 
 
-KEEPER, DAEMONS = "kwok", "kube-controller-manager"
-_CRD = ROOT / "crds/sunkpy.dev_nodesets.yaml"
-_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_AT_ONCE = 16
-_NO_LEASES = "--node-lease-duration-seconds=0"
-
-
-async def furnish(kube: Kube, machines: Machines) -> None:
-    """Make the namespaces, the kind NodeSet, and all Nodes."""
-    for name in (NAMESPACE, PEER_NAMESPACE):
-        await make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": name}})
-    await make_if_missing(kube, _CRDS, msgspec.yaml.decode(_CRD.read_bytes()))
-
-    async def create(number: int) -> None:
-        name = machines.node(number)
-        node = ground.node(name, cpus=CPUS, memory_mib=MEMORY_MIB, labels={})
-        await kube.create(paths.NODES, node)
-
-    await in_flight(_AT_ONCE, (partial(create, number) for number in range(machines.size)))
+async def furnish(kube: Kube, pool: Pool) -> None:
+    await simulated.make_namespace(kube)
+    await make_if_missing(kube, paths.NAMESPACES, {"metadata": {"name": PEER_NAMESPACE}})
+    await simulated.make_nodesets_known(kube)
+    await in_flight(AT_ONCE, (partial(pool.make_node, kube, number, labels={}) for number in range(pool.size)))
 
 
 async def delete_pods(kube: Kube, namespace: str, which: Sequence[str]) -> None:
-    """Delete pods with grace period 0, because no kubelet has seen them; one by one, because one request for all
-    would time out.
-    """
+    """Delete pods without grace, because no kubelet runs; one by one, because one request for all would time out."""
     gone = (partial(kube.delete, paths.pod(namespace, name), grace_period_s=0) for name in which)
-    await in_flight(_AT_ONCE, gone)
+    await in_flight(AT_ONCE, gone)
 
 
 def start_daemons(plane: ControlPlane, *, is_limited: bool) -> None:
@@ -128,24 +86,6 @@ def start_keeper(plane: ControlPlane) -> None:
     )  # fmt: skip
 
 
-def syncer_settings(slurm: SlurmSettings) -> dict[str, object]:
-    """Return the syncer's settings as the chart writes them."""
-    return {"cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(as_admin(slurm))}
-
-
-def scheduler_settings(slurm: SlurmSettings) -> dict[str, object]:
-    """Return the scheduler's settings as the chart writes them, with a free port for hooks."""
-    (port,) = free_ports(1)
-    access = [{"namespaces": ["*"], "partitions": ["*"]}]
-    own = {"cluster": SLURM_CLUSTER, "slurm": msgspec.to_builtins(slurm), "hooks": {"port": port}}
-    return {**own, "defaultPartition": "low", "access": access}
-
-
-def as_admin(slurm: SlurmSettings) -> SlurmSettings:
-    """Return the settings of a client that is SlurmUser."""
-    return msgspec.structs.replace(slurm, user="slurm")
-
-
 class Pods(PodWatch):
     """The pods of a namespace: how many there are, and which of them show a drain of their Slurm node."""
 
@@ -160,7 +100,6 @@ class Pods(PodWatch):
 
     @property
     def names(self) -> list[str]:
-        """The names of all pods."""
         return [pod.name for pod in self._informer.values()]
 
     def _see(self, old: Pod | None, new: Pod | None) -> None:
@@ -174,3 +113,40 @@ class Pods(PodWatch):
 
 def _kept(pod: Pod) -> Pod:
     return Pod(metadata=pod.metadata, spec=PodSpec(), status=PodStatus(conditions=pod.status.conditions))
+
+
+class Starts:
+    """How many submits have succeeded (`submitted`) and failed (`failed`) so far."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.failed = 0
+
+
+@contextlib.asynccontextmanager
+async def job_starts(slurm: Slurm) -> AsyncIterator[Starts]:
+    """Submit `STARTS_PER_S` jobs a second while the block runs; each job is ended after ten seconds."""
+    starts = Starts()
+    async with beside(_start_all(slurm, starts)):
+        yield starts
+
+
+async def _start_all(slurm: Slurm, starts: Starts) -> None:
+    """Submit jobs at a constant rate, however long slurmctld takes for each."""
+    began_s, count = time.monotonic(), 0
+    async with asyncio.TaskGroup() as group:
+        while True:
+            group.create_task(_one(slurm, starts))
+            count += 1
+            await asyncio.sleep(max(0.0, began_s + count / STARTS_PER_S - time.monotonic()))
+
+
+async def _one(slurm: Slurm, starts: Starts) -> None:
+    try:
+        job = (await slurm.submit_job(_JOB)).job_id
+        starts.submitted += 1
+        await asyncio.sleep(_RUNS_S)
+        with contextlib.suppress(AlreadyDone, NotFound):
+            await slurm.cancel_job(job)
+    except SlurmError:
+        starts.failed += 1

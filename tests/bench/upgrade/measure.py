@@ -7,20 +7,20 @@ sessions open. slurmctld's state and slurmdbd's records stay those of the old ve
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 import msgspec
 
-from demo import person, story
-from demo.bring_up import GPUS_PER_NODE, build_images, install, slurm_values
+from demo import story
+from demo.bring_up import GPUS_PER_NODE, install, read_images, slurm_values
 from demo.stack import SUITES, Stack
+from devcluster import Cluster
 from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
 from tests.bench import report
@@ -28,9 +28,8 @@ from tests.bench.asked import Asked
 from tests.bench.chaos.record import Record
 from tests.bench.chaos.run import Outcome, figures, watched
 from tests.bench.chaos.schedule import Door, Fault, Manner, Plan, PlannedFault, PlannedJob, plan_jobs
-from tests.bench.clusters import own_cluster, recorded_once
+from tests.bench.clusters import own_stack, recorded_once
 from tests.bench.upgrade import sessions
-from tests.bench.upgrade.earlier import checked_out, go_back
 
 NODES: Final = 4
 """The number of nodes. One of them is for the job of the person."""
@@ -50,37 +49,28 @@ WHOLE: Final = Lasts()
 QUICK: Final = Lasts(begins_s=30.0, load_s=150.0, job_s=120.0)
 _SILENT_S: Final = 120.0
 _ROLLED_S: Final = 300.0
-_CORES: Final = "two shared cores run the whole cluster, and start all daemons at once"
 
 
 def measure(asked: Asked) -> Outcome:
-    """Upgrade from the older to the newer version of Slurm. With `--since`, upgrade from the charts and images of an
-    earlier commit of sunkpy, on the older version, and roll back.
-    """
-    seed, since, tell, lasts = asked.seed, asked.since, click.echo, QUICK if asked.quick else WHOLE
-    old, new = (SUITES[0], SUITES[0]) if since else SUITES
-    with contextlib.ExitStack() as until_end:
-        images = {suite: build_images(suite, tell) for suite in dict.fromkeys((old, new))}
-        archives = {Path(image.archive) for built in images.values() for image in built.values()}
-        refs = {suite: {key: image.ref for key, image in built.items()} for suite, built in images.items()}
-        earlier = until_end.enter_context(checked_out(since, old, tell)) if since else None
-        cluster = until_end.enter_context(own_cluster("upgrade", tell))
+    seed, lasts, (_, new) = asked.seed, QUICK if asked.quick else WHOLE, SUITES
+
+    def up(cluster: Cluster, _: Sequence[Path]) -> None:
         cluster.up(NODES, gpus=GPUS_PER_NODE)
-        cluster.load(sorted({*archives, *(earlier.archives if earlier else ())}))
-        stack = Stack(suite=old, kubeconfig=cluster.kubeconfig, bin_dir=cluster.bin, images=refs[old])
-        if earlier:
-            earlier.install(cluster, {**person.values(), **sessions.VALUES})
-        else:
-            install(stack, tell, slurm={**slurm_values(stack), **sessions.VALUES})
+
+    with own_stack("upgrade", up, suites=SUITES) as (stack, cluster):
+        install(stack, click.echo, slurm={**slurm_values(stack), **sessions.VALUES})
         plan = make_plan(suite=new, seed=seed, nodes=NODES - 1, lasts=lasts)
         with sessions.opened(stack, cluster.layout.volumes, job_s=lasts.job_s) as open_:
-            record, violations = asyncio.run(watched(stack, cluster, plan, tell, name="upgrade"))
+            record, violations = asyncio.run(watched(stack, cluster, plan, name="upgrade"))
             wrong = open_.ended_wrongly(upgrade_s=record.faults[0].begun_s, end_s=time.time())
         what = "sessions ended where the table of restarts does not say so"
         sessions_ = report.none(what, wrong, n=3)
-        found = [*of_upgrade(record), sessions_, recorded_once(stack, record.lines), _rolled(stack, record, refs[new])]
-        if earlier:
-            found.append(go_back(stack))
+        found = [
+            *of_upgrade(record),
+            sessions_,
+            recorded_once(stack, record.lines),
+            _rolled(stack, record, read_images(new)["slurmd"].ref),
+        ]
         return Outcome([*found, *figures(record, violations, seed=seed)], violations)
 
 
@@ -95,28 +85,26 @@ def make_plan(*, suite: str, seed: int, nodes: int, lasts: Lasts) -> Plan:
 
 
 def of_upgrade(record: Record) -> Iterator[report.Figure]:
-    """Yield figures of how long `helm upgrade` took, how long slurmctld was away, and whether the long job ended in
-    order.
-    """
+    """Yield figures of how long helm took, how long slurmctld was away, and whether the long job ended in order."""
     (fault,) = record.faults
     yield report.observed("helm upgrade of all images", fault.held_s - fault.begun_s)
     looks = [look.at_s for look in record.looks if look.nodes]
     silent_s = max((later - at for at, later in itertools.pairwise(looks)), default=float("inf"))
-    yield report.at_most("longest time without an answer of slurmctld", silent_s, bound=_SILENT_S, limited_by=_CORES)
+    yield report.at_most("longest time without an answer of slurmctld", silent_s, bound=_SILENT_S)
     long = record.jobs[0].name
     said = [(line.what, line.run) for line in record.lines.get(long, ())]
     broken = [] if said == [("start", 0), ("end", 0)] else [str(said)]
     yield report.none("jobs that did not run through", broken)
 
 
-def _rolled(stack: Stack, record: Record, images: Mapping[str, str]) -> report.Figure:
+def _rolled(stack: Stack, record: Record, new: str) -> report.Figure:
     """Wait until all slurmd pods have the new image. Return a figure of how long after the last job that was."""
     which = ("-n", stack.namespace, "-l", f"{names.LABEL_ROLE}=compute")
     image = 'jsonpath={.items[*].spec.containers[?(@.name=="slurmd")].image}'
 
     def are_new() -> bool:
         found = stack.kubectl("get", "pods", *which, "-o", image).split()
-        if len(found) != NODES or set(found) != {images["slurmd"]}:
+        if len(found) != NODES or set(found) != {new}:
             raise NotYet(str(found))
         return all(story.is_idle(node) for node in stack.slurm_nodes().values())
 

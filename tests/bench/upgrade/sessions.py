@@ -42,9 +42,7 @@ class Sessions:
         return shell.run([*self._own, command], timeout_s=120).strip()
 
     def open(self, *, job_s: float) -> subprocess.Popen[bytes]:
-        """Start a job that runs for `job_s` seconds, and open all three sessions. Return the process of the one in
-        the shared pod.
-        """
+        """Start a job of `job_s` seconds, and open all sessions. Return the process of the one in the shared pod."""
 
         def comes() -> bool:
             try:
@@ -69,9 +67,7 @@ class Sessions:
         return opened
 
     def ended_wrongly(self, *, upgrade_s: float, end_s: float) -> list[str]:
-        """Say which sessions ended too early by docs/reference/restarts.md: an upgrade ends the one in the shared
-        pod, but not her own pod or her job.
-        """
+        """Say which sessions ended too early by docs/reference/restarts.md: only that in the shared pod may end."""
         job = self._stamps_of("job")
         if len(job) != 2:
             return [f"job began and ended at {job}"]
@@ -95,7 +91,6 @@ def _stamps(name: str) -> str:
 
 @contextlib.contextmanager
 def opened(stack: Stack, volumes: Path, *, job_s: float) -> Iterator[Sessions]:
-    """Yield the sessions, which stay open during the block."""
     packages.ensure(CLIENT, progress=print)
     with person.forwarded(stack) as port:
         sessions = Sessions(stack, volumes, port)

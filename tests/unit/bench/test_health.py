@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from tests.bench.health import FAULTS, Kind, Suffered, figures, make_plan, started_early
+from tests.bench.health import FAULTS, KINDS, Suffered, figures, make_plan, started_early
 
-FAULT = Suffered(kind=Kind.LABEL, node="n1", begun_s=100.0, drained_s=100.5, back_s=160.0)
+FAULT = Suffered(kind="a label", node="n1", begun_s=100.0, drained_s=100.5, back_s=160.0)
 
 
 def test_each_kind_comes_equally_often_in_an_order_of_the_seed():
-    assert set(Counter(make_plan(1, FAULTS)).values()) == {FAULTS // len(Kind)}
+    assert set(Counter(make_plan(1, FAULTS)).values()) == {FAULTS // len(KINDS)}
     assert make_plan(1, FAULTS) == make_plan(1, FAULTS) != make_plan(2, FAULTS)
 
 
@@ -33,7 +33,10 @@ def test_a_job_between_the_drain_and_the_check_that_passed_is_early(starts, pass
 
 
 def test_of_a_drain_of_others_nothing_is_early():
-    assert started_early([Suffered(kind=Kind.SLURM, node="n1", begun_s=100, back_s=160)], {"n1": [120]}, {}) == []
+    assert (
+        started_early([Suffered(kind="a drain of Slurm's own", node="n1", begun_s=100, back_s=160)], {"n1": [120]}, {})
+        == []
+    )
 
 
 @pytest.mark.parametrize(("kills", "measured"), [([], 1), ([95.0], 0), ([200.0], 1)])

@@ -54,6 +54,6 @@ def test_a_report_counts_what_is_right_and_says_what_is_wrong():
 
 
 def test_manifests_that_are_not_there_are_refused_before_anything_is_started():
-    asked = Asked(quick=False, only="nothing/such", sizes=(), minutes=1.0, seed=1, since="", faults=True)
+    asked = Asked(quick=False, only="nothing/such", sizes=(), minutes=1.0, seed=1)
     with pytest.raises(ClickException, match=r"^--only nothing/such: no manifest has any of it in its name$"):
         measure(asked)

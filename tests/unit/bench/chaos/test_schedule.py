@@ -20,6 +20,7 @@ from tests.bench.chaos.schedule import (
     clash,
     make_plan,
     plan_faults,
+    plan_jobs,
 )
 
 NODES = ("node-1", "node-2", "node-3")
@@ -117,12 +118,14 @@ def test_grace_periods_span_a_minute_and_are_seldom_long_in_a_short_run():
     assert sum(grace_s > 15 for grace_s in short) < len(short) / 6
 
 
-def test_without_faults_nothing_misbehaves_and_the_jobs_stay_the_same():
-    with_faults = make_plan(seed=3, minutes=5, nodes=NODES)
-    without = make_plan(seed=3, minutes=5, nodes=NODES, with_faults=False)
-    assert without.faults == ()
-    assert [job.at_s for job in without.jobs] == [job.at_s for job in with_faults.jobs]
-    assert all(job.manner is not Manner.DAEMON for job in without.jobs)
+def test_jobs_that_behave_come_at_the_same_times_and_leave_no_process():
+    wild, tame = (
+        plan_jobs(random.Random(3), until_s=200, nodes=3, are_long=False, misbehave=misbehave)
+        for misbehave in (True, False)
+    )
+    assert [job.at_s for job in tame] == [job.at_s for job in wild]
+    assert any(job.manner is Manner.DAEMON for job in wild)
+    assert all(job.manner is not Manner.DAEMON for job in tame)
 
 
 @pytest.mark.parametrize(

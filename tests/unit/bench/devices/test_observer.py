@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from sunkpy.core.model.devices import ResourceClaim
 from tests.bench.chaos.record import Owner
 from tests.bench.devices.observer import (
-    Claim,
     Compared,
     Sample,
     both,
@@ -16,20 +16,11 @@ from tests.bench.devices.observer import (
     held_by_claims,
     held_by_jobs,
     in_order,
-    indices,
     shared,
 )
 
 NAMES = ["gpu-0", "gpu-1", "gpu-2", "gpu-10"]
 A, B = Owner("pod", "a"), Owner("job", "b")
-
-
-@pytest.mark.parametrize(
-    ("gres", "found"),
-    [("gpu:h100:2(IDX:2-3)", [2, 3]), ("gpu:2(IDX:0,2-4,7)", [0, 2, 3, 4, 7]), ("gpu:1", []), ("(null)", []), ("", [])],
-)
-def test_indices_are_read(gres: str, found: list[int]):
-    assert indices(gres) == found
 
 
 def test_devices_are_counted_by_their_numbers():
@@ -63,7 +54,9 @@ def test_claims_are_of_the_pods_they_are_reserved_for():
             "reservedFor": [{"resource": "pods", "name": "a", "uid": "u"}],
         }
     }
-    assert held_by_claims([msgspec.convert(each, Claim) for each in (claim, {}, {"status": {}})]) == {A: {"gpu-2"}}
+    assert held_by_claims([msgspec.convert(each, ResourceClaim) for each in (claim, {}, {"status": {}})]) == {
+        A: {"gpu-2"}
+    }
 
 
 def test_a_job_has_its_devices_until_it_has_ended():
