@@ -37,7 +37,7 @@ from sunkpy.core.overview.drain_plan import (
 from sunkpy.core.overview.drained import Door, HeldNode, find_holds
 from sunkpy.core.overview.job_ends import JobEnd, by_slurm_node, find_job_ends, job_end_table
 from sunkpy.core.overview.pool import NodeLine, PoolFacts, find_nodes, state_of
-from sunkpy.kube import paths
+from sunkpy.kube import decoding, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm import NodeChange, Slurm, errors
@@ -250,7 +250,8 @@ async def _who_am_i(kube: Kube) -> str:
     """Return the person's user name as the apiserver knows it; empty if it does not say."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        return msgspec.json.decode(await kube.create(_WHO_AM_I, body), type=_SelfReview).status.user_info.username
+        answer = await kube.create(_WHO_AM_I, body)
+        return decoding.read_answer(f"POST {_WHO_AM_I}", answer, _SelfReview).status.user_info.username
     except KubeError:
         return ""
 

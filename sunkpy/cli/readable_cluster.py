@@ -25,7 +25,7 @@ from sunkpy.core.placement.domains import HOSTNAME
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, eligible_nodes, in_common, minus
 from sunkpy.core.placement.free_storage import FreeRoom
 from sunkpy.core.placement.needs import taken_by_others
-from sunkpy.core.placement.volumes import Storage, find_user, has_claims, within_reach
+from sunkpy.core.placement.volumes import Storage, find_user, within_reach
 from sunkpy.core.topology.places import path_told
 from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
@@ -138,7 +138,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     def eligibility_of(self, gang: Gang) -> Eligibility | None:
         """Return the nodes on which the job of a gang may run; None if nodes or slurmd pods could not be read."""
-        found, pods = self.eligibility(deciding_specs(gang)), [p for p in gang.first_wave if has_claims(p.spec)]
+        found, pods = self.eligibility(deciding_specs(gang)), [pod for pod in gang.first_wave if pod.volume_claims]
         if found is not None and self.storage is not None and pods:
             may_grow = self.policy.may_grow(gang.options.partition)
             found = within_reach(found, pods, self._candidates(), self.storage, may_grow=may_grow)
@@ -236,7 +236,7 @@ class ClusterReader:
             others=_tuple(others) or (),
             placed=_tuple(placed) or (),
             namespace=await self._namespace(namespace, settings),
-            storage=await self._storage(namespace, pods) if any(has_claims(pod.spec) for pod in pods) else None,
+            storage=await self._storage(namespace, pods) if any(pod.volume_claims for pod in pods) else None,
             unread=tuple(self._unread),
         )
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from sunkpy.core.model.objects import Wire
+from sunkpy.kube import decoding
 from sunkpy.kube.client import Kube
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -25,7 +24,7 @@ async def may(kube: Kube, verb: str, resource: str, *, group: str = "", subresou
     empty.
 
     Raises:
-        KubeError: the apiserver did not answer.
+        KubeError: the apiserver did not answer, or its answer is no SelfSubjectAccessReview.
     """
     asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace}
     body = {
@@ -33,4 +32,4 @@ async def may(kube: Kube, verb: str, resource: str, *, group: str = "", subresou
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": asked},
     }
-    return msgspec.json.decode(await kube.create(_REVIEWS, body), type=_Review).status.allowed
+    return decoding.read_answer(f"POST {_REVIEWS}", await kube.create(_REVIEWS, body), _Review).status.allowed

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from sunkpy.kube import decoding
 from sunkpy.kube.client import Kube
 from sunkpy.kube.tokens import UserInfo
 
@@ -25,6 +26,7 @@ async def may_get(kube: Kube, user: UserInfo, resource: str, *, group: str = "",
 
     Raises:
         Forbidden: this process may not create SubjectAccessReviews.
+        UnreadableAnswer: the answer is no SubjectAccessReview.
     """
     attributes = {"verb": "get", "group": group, "resource": resource, "namespace": namespace}
     who = {"user": user.username, "uid": user.uid, "groups": list(user.groups), "extra": dict(user.extra)}
@@ -33,4 +35,4 @@ async def may_get(kube: Kube, user: UserInfo, resource: str, *, group: str = "",
         "kind": "SubjectAccessReview",
         "spec": {"resourceAttributes": attributes, **who},
     }
-    return msgspec.json.decode(await kube.create(_REVIEWS, body), type=_Answer).status.allowed
+    return decoding.read_answer(f"POST {_REVIEWS}", await kube.create(_REVIEWS, body), _Answer).status.allowed

@@ -84,11 +84,7 @@ class Kube:
             UnreadableAnswer: the answer does not look like `type_`.
         """
         answer = await self._connection.send(Request(method="GET", path=path, accept=accept))
-        try:
-            return msgspec.json.decode(answer, type=type_)
-        except (msgspec.DecodeError, RecursionError) as error:
-            message = decoding.TOO_DEEP if isinstance(error, RecursionError) else str(error)
-            raise errors.UnreadableAnswer(f"GET {path}", status=200, message=message) from error
+        return decoding.read_answer(f"GET {path}", answer, type_)
 
     async def list_objects(
         self,
@@ -115,12 +111,17 @@ class Kube:
             Gone: the list took so long that its resourceVersion is no longer available; begin again.
             NotServed: the apiserver does not serve this kind.
             Unavailable: the apiserver's cache is older than `not_older_than`, or the apiserver did not answer.
-            UnreadableAnswer: one object does not look like `item_type`.
+            UnreadableAnswer: an answer is not a list, or one object does not look like `item_type`.
         """
         selection = paths.Selection(path, label_selector, field_selector)
         decoder, objects, turns = decoding.Decoder(item_type), list[U](), Turns()
         async for page in self.pages(selection, may_be_old=may_be_old, not_older_than=not_older_than):
-            for found in map(decoder.read, page.items):
+            for item in page.items:
+                try:
+                    found = decoder.read(item)
+                except msgspec.DecodeError as error:
+                    message = f"an object without readable metadata: {error}"
+                    raise errors.UnreadableAnswer(f"GET {path}", status=200, message=message) from error
                 if isinstance(found, decoding.Unreadable):
                     message = f"{'/'.join(found.key)}: {found.why}"
                     raise errors.UnreadableAnswer(f"GET {path}", status=200, message=message)
@@ -238,11 +239,13 @@ class Kube:
 
         Raises:
             Forbidden: this process may not create TokenReviews.
+            UnreadableAnswer: the answer is no TokenReview.
         """
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [audience] if audience else []},
         }
-        answer = await self.request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=body)
-        return msgspec.json.decode(answer, type=TokenReviewAnswer).status
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        answer = await self.request("POST", path, body=body)
+        return decoding.read_answer(f"POST {path}", answer, TokenReviewAnswer).status

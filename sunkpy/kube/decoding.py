@@ -14,8 +14,10 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from sunkpy.core.model.objects import Key, KubeObject
+from sunkpy.kube.errors import UnreadableAnswer
 
 T = TypeVar("T", bound=KubeObject)
+V = TypeVar("V")
 
 LEVELS: Final = 32
 """The levels of nesting that are kept. Metadata needs far fewer."""
@@ -54,6 +56,19 @@ class WatchEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw = msgspec.Raw()
     is_cut: bool = False
+
+
+def read_answer(request: str, answer: bytes, type_: type[V]) -> V:
+    """Return the answer to a request, decoded as `type_`. `request`: its method and path, for the error.
+
+    Raises:
+        UnreadableAnswer: the answer does not look like `type_`.
+    """
+    try:
+        return msgspec.json.decode(answer, type=type_)
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = TOO_DEEP if isinstance(error, RecursionError) else str(error)
+        raise UnreadableAnswer(request, status=200, message=message) from error
 
 
 class Decoder(Generic[T]):

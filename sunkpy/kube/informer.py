@@ -107,9 +107,11 @@ class Informer(Generic[T]):
         self.connected = False
         self._connected_at = 0.0
 
-    def add_handler(self, handler: Handler[T]) -> None:
-        """Call this function with each change from now on. Add it before `run`."""
-        self._handlers.append(handler)
+    def add_handler(self, handler: Handler[T], *, of: Callable[[T], bool] | None = None) -> None:
+        """Call this function with each change from now on. Add it before `run`. `of`: only with changes of objects for
+        which this returns True before the change or after it.
+        """
+        self._handlers.append(handler if of is None else _limited(handler, of))
 
     def get(self, namespace: str, name: str) -> T | None:
         """Return the object as last seen; None if the copy does not have it. Only while `connected` is true, None
@@ -258,6 +260,14 @@ class Informer(Generic[T]):
         self._log.warning("odd object", namespace=about.metadata.namespace, name=about.name, why=why)
 
 
+def _limited(handler: Handler[T], of: Callable[[T], bool]) -> Handler[T]:
+    def call(old: T | None, new: T | None) -> None:
+        if (old is not None and of(old)) or (new is not None and of(new)):
+            handler(old, new)
+
+    return call
+
+
 class Together(Generic[T]):
     """Several informers used as one. Each keeps another part of the same collection, and no object is in two parts.
 
@@ -267,10 +277,12 @@ class Together(Generic[T]):
     def __init__(self, parts: Iterable[Informer[T]]) -> None:
         self.parts = tuple(parts)
 
-    def add_handler(self, handler: Handler[T]) -> None:
-        """Call this function with each change in any part."""
+    def add_handler(self, handler: Handler[T], *, of: Callable[[T], bool] | None = None) -> None:
+        """Call this function with each change in any part. `of`: only with changes of objects for which this returns
+        True before the change or after it.
+        """
         for part in self.parts:
-            part.add_handler(handler)
+            part.add_handler(handler, of=of)
 
     def get(self, namespace: str, name: str) -> T | None:
         """Return the object as last seen; None if no part has it. If two parts have an object of this name, return the

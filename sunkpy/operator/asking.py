@@ -44,6 +44,7 @@ from sunkpy.core.nodeset.slurmd_pod import node_of
 from sunkpy.core.nodeset.spec import Ask, NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.decoding import read_answer
 from sunkpy.kube.discovery import Resource, Served, read_served
 from sunkpy.kube.events import EventRecorder
 from sunkpy.operator.pod_index import nodeset_key
@@ -256,9 +257,10 @@ class Asker:
     async def _create(self, nodeset: NodeSet, means: Means, body: dict[str, object]) -> None:
         api_version = await self._api_version(means)
         whole = {"apiVersion": api_version, "kind": means.kind, **body}
-        answer = await self._kube.create(await self._path(nodeset, means), whole)
+        path = await self._path(nodeset, means)
+        answer = await self._kube.create(path, whole)
         if means is Means.PLACEHOLDER:
-            await self._say_unschedulable(msgspec.json.decode(answer, type=StandIn))
+            await self._say_unschedulable(read_answer(f"POST {path}", answer, StandIn))
 
     async def _say_unschedulable(self, found: StandIn) -> None:
         condition = msgspec.structs.replace(UNSCHEDULABLE, last_transition_time=rfc3339(self._now()))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from sunkpy.core import names
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Node, Pod
@@ -21,6 +19,7 @@ from sunkpy.core.nodeset.slurmd_pod import Json, build_pod, explain_limits
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.decoding import read_answer
 from sunkpy.kube.events import EventRecorder
 from sunkpy.operator.bodies import pod_metadata
 from sunkpy.operator.memory import Memory
@@ -77,7 +76,7 @@ class PodCreator:
             return None if _FULL_QUOTA in error.message else error.message
         except errors.Conflict:
             return None  # the name is in use
-        return explain_limits(body, msgspec.json.decode(answer))
+        return explain_limits(body, read_answer(f"POST {path}", answer, dict[str, object]))
 
     async def create_all(self, nodeset: NodeSet, creations: Sequence[CreatePod]) -> None:
         """Create the pods, several at a time. While the template is new, begin with one pod, then 2, 4 … at a time, so
@@ -118,7 +117,7 @@ class PodCreator:
             return await self._explain_taken(nodeset, creation)
         except (errors.Invalid, errors.Forbidden) as error:
             return f"pod {creation.name}: {error.message}"
-        self._pods.assume(msgspec.json.decode(answer, type=Pod))
+        self._pods.assume(read_answer(f"POST {paths.pods(namespace)}", answer, Pod))
         self._metrics.created.labels(*nodeset.key).inc()
         made.append(creation.name)
         return ""

@@ -17,14 +17,15 @@ from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes
 from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each, template_of
+from sunkpy.core.model.concerns import Concern, concerns_of
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.domains import DomainWish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus, takes_features
 from sunkpy.core.placement.needs import counted
-from sunkpy.core.placement.volumes import has_claims, within_reach
+from sunkpy.core.placement.volumes import within_reach
 from sunkpy.scheduler.leader import Leader
+from sunkpy.scheduler.nodes.candidates import FullNodes
 from sunkpy.scheduler.nodes.cluster import Cluster
-from sunkpy.scheduler.nodes.fullness import FullNodes
 from sunkpy.scheduler.record import Grounds, Recognised
 from sunkpy.scheduler.views import GangsView, LedgerView, PodsView, RecordView
 
@@ -183,7 +184,7 @@ class Collector:
             templates=tuple(templates),
             avoided=(avoided,),
             full=full,
-            reach=self._cluster.reach if any(has_claims(pod.spec) for pod in gang.members) else None,
+            reach=self._cluster.reach if any(pod.volume_claims for pod in gang.members) else None,
             is_all=not has_other,
         )
         known = msgspec.structs.replace(
@@ -224,7 +225,7 @@ class Collector:
         `may_grow`: an autoscaler may add nodes. Nodes that lack free storage are then excluded only if other nodes are
         left.
         """
-        pods = [pod for pod in pods if has_claims(pod.spec)]
+        pods = [pod for pod in pods if Concern.VOLUMES in concerns_of(pod.spec)]
         if not pods:
             return eligibility
         storage, candidates = self._cluster.volumes.storage, self._cluster.candidates.lasting()

@@ -19,7 +19,7 @@ from sunkpy.core.gang.phases import GangState
 from sunkpy.core.gang.snapshot import Snapshot
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.execute import Executor
-from sunkpy.scheduler.jobs.writer import CANCEL_AGAIN_S, TELL_AGAIN_S
+from sunkpy.scheduler.jobs.writer import CANCEL_AGAIN_S, SIGNAL_AGAIN_S
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.bind import Binder
 from sunkpy.scheduler.pods.gangs import Gangs
@@ -156,7 +156,7 @@ class GangLoop:
         if now < record.retry_at < float("inf"):  # infinite: the gang stands in a line, which enqueues it
             return record.next_try_at(now) - now + 0.01
         if record.state in (GangState.ENDING, GangState.HANDING_OVER):
-            return TELL_AGAIN_S if record.state is GangState.ENDING else times.again_s
+            return SIGNAL_AGAIN_S if record.state is GangState.ENDING else times.again_s
         if any(job.is_let_go for job in record.jobs.values()):
             return CANCEL_AGAIN_S
         if snapshot.is_to_be_polled and record.state in (GangState.WAITING, GangState.SUBMITTED):

@@ -28,7 +28,7 @@ from sunkpy.core.model.times import backoff_s
 from sunkpy.core.placement.eligibility import Eligibility, without
 from sunkpy.runtime.queue import Urgency
 from sunkpy.runtime.verdicts import CachedVerdict
-from sunkpy.scheduler.nodes.fullness import FullNodes
+from sunkpy.scheduler.nodes.candidates import FullNodes
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 2.0, 300.0
 _CHANGES_LAST_S = 3600.0

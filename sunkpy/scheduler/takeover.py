@@ -125,11 +125,11 @@ class Takeover:
                 record = self._ledger.ensure(gang)
                 self._ledger.take_job(record, job, asked_at=asked_at)
                 self._ledger.change_job(record, id, lambda known: recall(known, noting))
-                self._looked_at(gang)
+                self._take_up(gang)
         for each in self._pods.done(id) - {gang} if has_nodes else ():
-            self._looked_at(each)
+            self._take_up(each)
 
-    def _looked_at(self, id: GangId) -> None:
+    def _take_up(self, id: GangId) -> None:
         record = self._ledger.get(id)
         if record is not None:
             self._find_own_job(record)

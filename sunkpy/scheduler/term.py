@@ -25,8 +25,7 @@ from sunkpy.scheduler.devices.made import ClaimMaker
 from sunkpy.scheduler.execute import Executor
 from sunkpy.scheduler.hooks.answers import Hooks
 from sunkpy.scheduler.hooks.gate import Gate
-from sunkpy.scheduler.hooks.node_auth import NodeAuth
-from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.hooks.proof import HookProof, NodeAuth
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.scheduler.jobs.poll import JobPoller
 from sunkpy.scheduler.jobs.writer import JobWriter
@@ -113,7 +112,7 @@ class Term:
             self._slurm_nodes,
             self._wake,
             on_claim=lambda pod: self._wake.changed(self._members.find_id(pod)),
-            on_room=lambda pod: self._wake.later(self._members.find_id(pod)),
+            on_free_storage=lambda pod: self._wake.later(self._members.find_id(pod)),
             on_unreadable=on_unreadable,
         )
         self._watches = OwnerWatches(
@@ -148,10 +147,11 @@ class Term:
             claimed=self._cluster.devices.claimed,
         )
         self._vanished = Vanished(leader, find_id=members.find_id)
-        self._cluster.pods.add_handler(self._vanished.update)  # before the index forgets the pod's gang
+        members.on_deletion = self._vanished.update
         self._cluster.pods.add_handler(owners.pod_changed)
         self._cluster.pods.add_handler(members.update)
-        members.on_change = Unidentified(leader, members, recognition, self._outbox).pod_changed
+        reports = Unidentified(leader, members, recognition, self._outbox)
+        members.on_unidentified, members.on_relabelled = reports.unidentified, reports.relabelled
         self._suspensions = Suspensions(leader, self._watches, kinds=kinds_read(families), has_pods=members.has_living)
 
     def _decide(self) -> None:

@@ -20,7 +20,6 @@ from sunkpy.core.growth.words import describe_for
 from sunkpy.core.model import hostlist
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode, is_job_pending
-from sunkpy.core.placement.volumes import has_claims
 
 _ANNOTATION = re.compile(r"sunkpy\.dev/[a-z-]+")
 _OVER = (Stage.OVER, Stage.ENDING)
@@ -109,7 +108,7 @@ def _what_to_do(facts: Facts, found: Why) -> str:
     if found.cause is WaitCause.NO_NODE and snapshot.eligibility is not None and not snapshot.eligibility.refused:
         text = "See why no NodeSet has a node: kubectl get nodesets -A"
     if found.cause is WaitCause.NO_NODE and snapshot.eligibility is not None and "" in snapshot.eligibility.refused:
-        text = _TO_ITS_CLAIMS if any(has_claims(pod.spec) for pod in snapshot.pods) else text
+        text = _TO_ITS_CLAIMS if any(pod.volume_claims for pod in snapshot.pods) else text
     pods = [facts.pod] if facts.pod is not None else snapshot.pods
     return text.format(
         kind=_kind(snapshot.gang) if snapshot.gang is not None else "",

@@ -13,11 +13,15 @@ gang a fatal problem if a resource request in it is not a valid quantity, so no 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, reduce
+from operator import or_
 
 import msgspec
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.options import Problem
+from sunkpy.core.model.alike import one_of_each, template_of
+from sunkpy.core.model.concerns import Concern, concerns_of
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.objects import Key, Kind, KubeObject, Owner, OwnerReference, Pod, PodSpec
 from sunkpy.core.placement.domains import HOSTNAME
@@ -91,7 +95,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...] = ("spec", "suspend")
 
 
-class Gang(msgspec.Struct, frozen=True, kw_only=True):
+class Gang(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A gang: the pods for which one Slurm job holds the nodes.
 
     Args:
@@ -139,6 +143,22 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     def members(self) -> tuple[Pod, ...]:
         """The gang's pods that exist, in rank order."""
         return tuple(member.pod for role in self.roles for member in role.members)
+
+    @property
+    def named_specs(self) -> list[tuple[str, PodSpec]]:
+        """All pod specs of the gang, each with a name for messages: the specs of the existing pods, of which equal ones
+        appear once, and the template of each role that has one.
+        """
+        there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(self.members, lambda pod: template_of(pod.spec))]
+        return there + [(f"role {role.name}", role.shape) for role in self.roles if role.shape is not None]
+
+    @cached_property
+    def concerns(self) -> Concern:
+        """The concerns of all pods of the gang, also of those that do not exist yet: what they ask for besides CPUs,
+        memory and a node with the right labels.
+        """
+        shapes = (role.shape for role in self.roles if role.shape is not None)
+        return reduce(or_, map(concerns_of, (*shapes, *(pod.spec for pod in self.members))), Concern.NONE)
 
     @property
     def first_wave(self) -> tuple[Pod, ...]:

@@ -1,9 +1,7 @@
 """Rules between pods that Slurm does not know and the kubelet does not check. A rule within a gang becomes a constraint
 of the gang's job, or the gang is refused with a message that names the pod and the rule.
 
-* Devices of resource claims become GRES of the job (`core.gang.devices`). A gang is refused if the administrator has
-  named no GRES for a claim's DeviceClass, or if a pod asks by an extended resource for a DeviceClass that the scheduler
-  does not know.
+* Devices of resource claims become GRES of the job, or the gang is refused: `core.gang.devices.asked`.
 * If pods of one gang must not share a node (required anti-affinity by hostname, a host port), the job gets one node for
   each pod. Anti-affinity over a larger domain than a node is refused: Slurm cannot spread pods over such domains.
 * If pods must be spread evenly over nodes (topologySpreadConstraints), the job gets one node for each pod. Within a
@@ -30,13 +28,12 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.devices.asked import Claimed, refused_claims, with_devices
-from sunkpy.core.gang.devices.handout import gpus_asked
+from sunkpy.core.gang.devices.asked import Claimed, refused_devices, with_devices
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.options import Problem
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each, template_of
-from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS
+from sunkpy.core.model.concerns import Concern
 from sunkpy.core.model.objects import (
     Affinity,
     ContainerPort,
@@ -86,7 +83,7 @@ to nodes where this label has the same value. KAI itself reads its annotation fr
 (pkg/podgrouper, default_grouper.go); sunkpy reads that of KAI from pods and from their owners.
 """
 
-_Inner = Sequence[tuple[str, PodAffinityTerm]]
+_Inner = tuple[str, PodAffinityTerm]
 
 
 def within_limits(
@@ -106,15 +103,15 @@ def within_limits(
     """
     if not gang.is_sized or gang.never_queues:
         return gang
-    gang, of_family = with_devices(gang, claimed) if claimed is not None else gang, gang
-    apart, evenly = _inner(gang, _anti_affinity), _spread_evenly(gang)
-    together = [*_inner(gang, _pod_affinity), *_podsets(gang)]
-    by_claim = claimed.by_claim if claimed is not None else {}
-    refused = _refused_devices(of_family, {*gpu_resources, *by_claim}) or refused_claims(
-        of_family, claimed, gpu_resources
-    )
-    refused = refused or _refused_containers(of_family, plugin_resource) or _refused_spread(gang, apart, together)
-    refused = refused or _refused_evenness(evenly)
+    refused = ""
+    if Concern.DEVICES in gang.concerns:
+        refused = refused_devices(gang, claimed, gpu_resources, plugin_resource)
+        gang = with_devices(gang, claimed) if claimed is not None else gang
+    apart, together, evenly = list[_Inner](), _podsets(gang), list[tuple[str, str]]()
+    if Concern.NEIGHBOURS in gang.concerns:
+        apart, evenly = _inner(gang, _anti_affinity), _spread_evenly(gang)
+        together = [*_inner(gang, _pod_affinity), *together]
+    refused = refused or _refused_spread(gang, apart, together) or _refused_evenness(evenly)
     return msgspec.structs.replace(
         gang,
         problems=(*gang.problems, Problem(text=refused, fatal=True)) if refused else gang.problems,
@@ -285,13 +282,6 @@ def _nodes_of(spec: PodSpec) -> PodSpec:
     return PodSpec(node_selector=spec.node_selector, affinity=affinity, tolerations=(bears_all,))
 
 
-def looks_around(spec: PodSpec) -> bool:
-    """True if the nodes that a pod with this spec may use depend on other pods, because the spec has affinity or
-    anti-affinity to pods, host ports, or topology spread constraints.
-    """
-    return bool(spec.anti_affinity_terms or spec.pod_affinity_terms or spec.host_ports or spec.hard_spread_constraints)
-
-
 def host_ports_of(pod: Pod) -> set[int]:
     """Return the numbers of the host ports that the pod takes on its node."""
     return {port.host_port for port in pod.spec.host_ports}
@@ -343,7 +333,7 @@ def anywhere_in(namespace: str) -> tuple[TermPlace, ...]:
 Topic = tuple[str, TermPlace | int]
 
 
-def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
+def topics_of(pods: Iterable[Pod]) -> Iterator[Topic]:
     """Yield the topics of these pods, which say what decides where they may go: the pods that they select or that may
     keep them away, and host ports. A topic is a key to compare: another pod that comes to a node or leaves it can
     matter to them only if `touches` yields one of the same topics for the other pod.
@@ -360,7 +350,7 @@ def concerns(pods: Iterable[Pod]) -> Iterator[Topic]:
 def touches(pod: Pod) -> Iterator[Topic]:
     """Yield the topics of a pod that comes to a node or leaves it: what other pods may select it by, its host ports,
     and the pods that its anti-affinity keeps away. A topic is a key to compare: the pod can matter only to pods for
-    which `concerns` yields one of the same topics.
+    which `topics_of` yields one of the same topics.
     """
     yield from (("meant", place) for place in places_of(pod))
     yield from (("port", port) for port in host_ports_of(pod))
@@ -369,9 +359,9 @@ def touches(pod: Pod) -> Iterator[Topic]:
 
 
 def shut_out_from(place: TermPlace) -> Topic:
-    """Return the topic of pods that the anti-affinity of other pods may keep away; a topic is a key that `concerns` and
-    `touches` compare. `place` is the index key of these pods: a namespace (empty: any), and a label with its value
-    (None: any).
+    """Return the topic of pods that the anti-affinity of other pods may keep away. A topic is a key that `topics_of`
+    and `touches` yield, to be compared. `place` is the index key of these pods: a namespace (empty: any), and a label
+    with its value (None: any).
     """
     return ("shut out", place)
 
@@ -488,29 +478,7 @@ def _counts(other: Pod, but: Container[str]) -> bool:
     return not other.is_finished and other.uid not in but
 
 
-def _refused_devices(gang: Gang, known: Container[str]) -> str:
-    for name, spec in specs_of(gang):
-        wanted = (each for one in matching.containers_of(spec) for each in matching.wanted(one.resources).items())
-        for resource in sorted({resource for resource, amount in wanted if amount != "0"}):
-            if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
-                return (
-                    f"{name} asks for {resource}, for which the scheduler knows no GRES: ask for the devices by a "
-                    "ResourceClaim"
-                )
-    return ""
-
-
-def _refused_containers(gang: Gang, resource: str) -> str:
-    """Say which pod or role of the gang asks for the GPUs of sunkpy's device plugin (`resource`) in several containers;
-    empty if none does. Such a gang is refused: the kubelet does not tell the plugin for which container it asks.
-    """
-    found = (name for name, spec in specs_of(gang) if resource and len(gpus_asked(spec, resource)) > 1)
-    return next(
-        (f"{name} asks for {resource} in several containers: let one of them have the GPUs" for name in found), ""
-    )
-
-
-def _refused_spread(gang: Gang, apart: _Inner, together: _Inner) -> str:
+def _refused_spread(gang: Gang, apart: Sequence[_Inner], together: Sequence[_Inner]) -> str:
     for name, term in apart:
         if term.topology_key != HOSTNAME:
             return (
@@ -568,11 +536,11 @@ def _refused_evenness(evenly: Iterable[tuple[str, str]]) -> str:
     return ""
 
 
-def _must_spread(gang: Gang, apart: _Inner) -> bool:
+def _must_spread(gang: Gang, apart: Sequence[_Inner]) -> bool:
     return any(term.topology_key == HOSTNAME for _, term in apart) or _ports_clash(gang)
 
 
-def _domain(together: _Inner) -> str:
+def _domain(together: Sequence[_Inner]) -> str:
     """Return the node label whose value must be the same on all nodes of the gang, by the topologyKeys of these
     affinity terms; empty without terms. If several labels are named, the hostname label wins.
     """
@@ -580,15 +548,7 @@ def _domain(together: _Inner) -> str:
     return HOSTNAME if HOSTNAME in keys else next(iter(keys), "")
 
 
-def specs_of(gang: Gang) -> list[tuple[str, PodSpec]]:
-    """Return all pod specs of the gang, each with a name for messages: the specs of the existing pods, of which equal
-    ones appear once, and the template of each role that has one.
-    """
-    there = [(f"pod {pod.name}", pod.spec) for pod in one_of_each(gang.members, lambda pod: template_of(pod.spec))]
-    return there + [(f"role {role.name}", role.shape) for role in gang.roles if role.shape is not None]
-
-
-def _inner(gang: Gang, terms: _Terms) -> _Inner:
+def _inner(gang: Gang, terms: _Terms) -> list[_Inner]:
     """Return the affinity terms of the gang's pods that select other pods of the same gang, each with `pod <name>`.
     `terms` returns the terms of a spec. Pods that do not exist yet are taken to look like the existing pods of their
     role.
@@ -607,7 +567,7 @@ def _inner(gang: Gang, terms: _Terms) -> _Inner:
     return found
 
 
-def _podsets(gang: Gang) -> _Inner:
+def _podsets(gang: Gang) -> list[_Inner]:
     """Return the topology domains in which annotations of Kueue or KAI require the gang to stay, as affinity terms,
     each with `pod <name>`.
     """

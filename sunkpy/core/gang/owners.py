@@ -26,7 +26,7 @@ class Absence(enum.Enum):
     UNREADABLE = "it or its kind cannot be read"
 
 
-Look = Callable[[Link], Owner | Absence]
+LookUp = Callable[[Link], Owner | Absence]
 
 
 class Above(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +56,9 @@ def kinds_read(families: Iterable[Family]) -> frozenset[Kind]:
     return frozenset(kind for family in families for kind in family.reads)
 
 
-def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
+def climb(pod: Pod, families: Iterable[Family], look_up: LookUp) -> Above:
     """Find all objects above a pod: its controllers and the objects that it names. If one of them must be read before
-    the pod's gang can be found, `Above.waits_for` says which. `look` returns an object, or why it is missing.
+    the pod's gang can be found, `Above.waits_for` says which. `look_up` returns an object, or why it is missing.
 
     The chain has at most six controllers, and ends at a controller that is gone (its pods are about to be deleted). It
     also ends at a controller that cannot be read, whose annotations then do not count; but if a family (kind of
@@ -69,17 +69,17 @@ def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
     families = tuple(families)
     needed = kinds_read(families)
 
-    def look_at(link: Link) -> Owner | Absence:
-        found = look(link)
+    def look_up_needed(link: Link) -> Owner | Absence:
+        found = look_up(link)
         return Absence.UNREADABLE if isinstance(found, OddOwner) and link.kind in needed else found
 
-    chain = _controllers(pod, needed, look_at)
+    chain = _controllers(pod, needed, look_up_needed)
     if chain.waits_for is not None:
         return chain
     links, owners = list(chain.links), list(chain.owners)
     # Several families may name the same object: it is read once.
     for link in dict.fromkeys(link for family in families for link in family.refers(pod)):
-        found = look_at(link)
+        found = look_up_needed(link)
         if isinstance(found, Owner):
             owners.append(found)
         elif link.kind in needed or found is Absence.UNKNOWN:
@@ -90,7 +90,7 @@ def climb(pod: Pod, families: Iterable[Family], look: Look) -> Above:
     return Above(links=tuple(links), owners=tuple(owners))
 
 
-def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
+def _controllers(pod: Pod, needed: Container[Kind], look_up: LookUp) -> Above:
     links: list[Link] = []
     owners: list[Owner] = []
     below: KubeObject = pod
@@ -98,7 +98,7 @@ def _controllers(pod: Pod, needed: Container[Kind], look: Look) -> Above:
         link = Link.to(reference, pod.metadata.namespace)
         if link in links:
             break  # owners in a circle
-        found = look(link)
+        found = look_up(link)
         if isinstance(found, Owner):
             links.append(link)
             owners.append(found)

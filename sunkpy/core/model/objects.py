@@ -453,6 +453,17 @@ class Pod(KubeObject, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
     @property
+    def volume_claims(self) -> tuple[Key, ...]:
+        """The PersistentVolumeClaims of the pod's volumes, whether they exist or not."""
+        used = ((each, each.persistent_volume_claim) for each in self.spec.volumes)
+        names = (
+            claim.claim_name if claim is not None else f"{self.name}-{each.name}"
+            for each, claim in used
+            if claim is not None or each.ephemeral is not None
+        )
+        return tuple((self.metadata.namespace, name) for name in names)
+
+    @property
     def is_finished(self) -> bool:
         """True if the pod is Succeeded or Failed: the kubelet has stopped all containers and starts none again."""
         return self.status.phase in ("Succeeded", "Failed")

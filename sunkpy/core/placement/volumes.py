@@ -19,12 +19,12 @@ do not count: since Kubernetes 1.12 such volumes have a node affinity as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, SelectorRequirement
+from sunkpy.core.model.objects import Key, Node, NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from sunkpy.core.model.storage import Claim, Driver, StorageClass, Volume
 from sunkpy.core.placement.eligibility import Candidate, Eligibility, minus, nowhere, without
 from sunkpy.core.placement.free_storage import Asked, FreeRoom
@@ -46,11 +46,6 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 
 _Bound = tuple[NodeSelector, str]
 """The nodes where a pod must be for one of its claims, and the reason, in words, why it must not be on other nodes."""
-
-
-def has_claims(spec: PodSpec) -> bool:
-    """True if the pod has a volume with a claim, so that its nodes may depend on where its data is."""
-    return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
 
 
 def within_reach(
@@ -100,14 +95,14 @@ def _wanted(pods: Iterable[Pod], storage: Storage) -> tuple[dict[NodeSelector, s
     bounds: dict[NodeSelector, str] = {}
     to_make: dict[Asked, Claim] = {}
     for pod in pods:
-        for name in _claim_names(pod):
-            found = _bound(pod, name, storage)
+        for key in pod.volume_claims:
+            found = _bound(pod, key, storage)
             if isinstance(found, str):
                 return found
             if found is not None:
                 bounds.setdefault(*found)
         for claim in claims_to_place(pod, storage):
-            if _is_told_free(claim, storage):
+            if _has_reported_capacity(claim, storage):
                 to_make.setdefault((claim.spec.storage_class_name or "", claim.size), claim)
     return bounds, to_make
 
@@ -116,7 +111,7 @@ def claims_to_place(pod: Pod, storage: Storage) -> list[Claim]:
     """Return the claims of the pod whose volumes are made once a node is written on the claim, and on which none is
     written yet.
     """
-    claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
+    claims = map(storage.claim, pod.volume_claims)
     return [claim for claim in claims if claim is not None and not claim.selected_node and _waits(claim, storage)]
 
 
@@ -129,7 +124,7 @@ def given_back(before: Claim, now: Claim) -> str:
 
 def claims_under_way(pod: Pod, storage: Storage) -> list[Claim]:
     """Return the claims of the pod whose volumes are being made, or were just made and are not known yet."""
-    claims = (storage.claim((pod.metadata.namespace, name)) for name in _claim_names(pod))
+    claims = map(storage.claim, pod.volume_claims)
     return [claim for claim in claims if claim is not None and _is_under_way(claim, storage)]
 
 
@@ -139,7 +134,7 @@ def _is_under_way(claim: Claim, storage: Storage) -> bool:
     return storage.volume(claim.spec.volume_name) is None if claim.is_bound else _is_made_late(claim, storage)
 
 
-def room_asked(claim: Claim) -> tuple[Asked, ...]:
+def storage_asked(claim: Claim) -> tuple[Asked, ...]:
     """Return the class and size of the claim's volume, if it may have to be made and no node is chosen yet."""
     is_open = bool(claim.size) and not claim.selected_node and not claim.spec.volume_name
     return ((claim.spec.storage_class_name or "", claim.size),) if is_open else ()
@@ -152,29 +147,20 @@ def find_user(claim: Key, but: Pod, pods: Iterable[Pod]) -> str:
 
 def claims_used(pod: Pod) -> tuple[Key, ...]:
     """Return the claims of a pod that has a node and has not finished; otherwise none."""
-    is_there = bool(pod.spec.node_name) and not pod.is_finished
-    return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_there else ()
+    return pod.volume_claims if pod.spec.node_name and not pod.is_finished else ()
 
 
 def claims_awaited(pod: Pod) -> tuple[Key, ...]:
     """Return the claims of a pod that has no node yet; otherwise none."""
-    is_waiting = not pod.spec.node_name and not pod.is_finished
-    return tuple((pod.metadata.namespace, name) for name in _claim_names(pod)) if is_waiting else ()
+    return pod.volume_claims if not pod.spec.node_name and not pod.is_finished else ()
 
 
-def _claim_names(pod: Pod) -> Iterator[str]:
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            yield volume.persistent_volume_claim.claim_name
-        elif volume.ephemeral is not None:
-            yield f"{pod.name}-{volume.name}"
-
-
-def _bound(pod: Pod, name: str, storage: Storage) -> _Bound | str | None:
+def _bound(pod: Pod, key: Key, storage: Storage) -> _Bound | str | None:
     """Return on which nodes a claim allows its pod to be; None if it allows every node. If the pod has to wait for the
     claim, return the reason as text.
     """
-    claim, whose = storage.claim((pod.metadata.namespace, name)), f"claim {name} of pod {pod.name}"
+    claim, name = storage.claim(key), key[1]
+    whose = f"claim {name} of pod {pod.name}"
     if claim is None:
         return f"{whose} is not there"
     if claim.is_deleting:
@@ -208,7 +194,7 @@ def _is_made_late(claim: Claim, storage: Storage) -> bool:
     return found is not None and found.waits_for_consumer and found.makes_volumes
 
 
-def _is_told_free(claim: Claim, storage: Storage) -> bool:
+def _has_reported_capacity(claim: Claim, storage: Storage) -> bool:
     found = storage.storage_class(claim.spec.storage_class_name or "")
     driver = storage.driver(found.provisioner) if found is not None else None
     return driver is not None and driver.spec.storage_capacity is True and bool(claim.size)

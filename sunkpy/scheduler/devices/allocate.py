@@ -37,6 +37,7 @@ from sunkpy.core.model.times import utc_now
 from sunkpy.core.placement.admission import Admission
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.decoding import read_answer
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.handout import Handout
 from sunkpy.scheduler.devices.made import ClaimMaker, Refused
@@ -238,6 +239,6 @@ class Allocator:
     ) -> ResourceClaim:
         guard = {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
         answer = await self._kube.patch(path, {"metadata": guard | metadata, **body})
-        written = msgspec.json.decode(answer, type=ResourceClaim)
+        written = read_answer(f"PATCH {path}", answer, ResourceClaim)
         self._devices.take(written)
         return written

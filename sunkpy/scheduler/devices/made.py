@@ -21,6 +21,7 @@ from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
+from sunkpy.kube.decoding import read_answer
 from sunkpy.kube.kubelet import feature_gates
 from sunkpy.runtime.fan_out import fan_out
 from sunkpy.scheduler.devices.watch import Devices
@@ -93,7 +94,7 @@ class ClaimMaker:
         if self._clock() >= self._renew_at:
             body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
             answer = await self._kube.create(self._account, {**body, "spec": {"expirationSeconds": _TOKEN_S}})
-            self._token = msgspec.json.decode(answer, type=_TokenRequest).status.token
+            self._token = read_answer(f"POST {self._account}", answer, _TokenRequest).status.token
             self._renew_at = self._clock() + _TOKEN_S / 2
         return self._token
 
@@ -113,8 +114,8 @@ class ClaimMaker:
             "finalizers": [PROTECTION],
         }
         body = {"metadata": metadata, "spec": msgspec.to_builtins(claim.spec)}
-        answer = await self._kube.create(paths.resource_claims(pod.metadata.namespace), body)
-        made = msgspec.json.decode(answer, type=ResourceClaim)
+        path = paths.resource_claims(pod.metadata.namespace)
+        made = read_answer(f"POST {path}", await self._kube.create(path, body), ResourceClaim)
         self._devices.take(made)
         return made
 
@@ -126,15 +127,19 @@ class ClaimMaker:
             KubeError: the status was not written.
             Refused: the apiserver dropped that part of the status, or the claim has other requests than the pod needs.
         """
-        pod, told = chosen.pod, chosen.told
-        if told is None:
+        pod, made_status = chosen.pod, chosen.made_status
+        if made_status is None:
             return
         requests = {each.name for each in chosen.claim.spec.devices.requests}
-        if {each.request_name for each in told.request_mappings} != requests:
+        if {each.request_name for each in made_status.request_mappings} != requests:
             raise Refused(pod, f"claim {chosen.claim.name} is not for what pod {pod.name} asks for: delete it")
-        body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": msgspec.to_builtins(told)}}
-        answer = await self._kube.patch(paths.status(paths.pod(*pod.key)), body)
-        if msgspec.json.decode(answer, type=Pod).status.extended_resource_claim_status != told:
+        body = {
+            "metadata": {"uid": pod.uid},
+            "status": {"extendedResourceClaimStatus": msgspec.to_builtins(made_status)},
+        }
+        path = paths.status(paths.pod(*pod.key))
+        written = read_answer(f"PATCH {path}", await self._kube.patch(path, body), Pod)
+        if written.status.extended_resource_claim_status != made_status:
             raise Refused(pod, f"the apiserver drops a pod's extendedResourceClaimStatus (gate {GATE} is off): {_CURE}")
 
 

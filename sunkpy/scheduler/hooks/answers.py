@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 
 import structlog
 
@@ -39,8 +41,7 @@ from sunkpy.scheduler.hooks.messages import (
     HookCall,
     NotThere,
 )
-from sunkpy.scheduler.hooks.node_auth import NodeAuth
-from sunkpy.scheduler.hooks.proof import HookProof
+from sunkpy.scheduler.hooks.proof import HookProof, NodeAuth
 from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.pods.index import PodsByGang
 from sunkpy.scheduler.pods.vanished import Vanished
@@ -150,7 +151,7 @@ class Hooks:
         async def waits_for(seen: HookSnapshot) -> str | None:
             return self._takeover.why_unknown(record) or seen.prolog_waits_for(call.job_id, call.node)
 
-        return await self._until_nothing(record, caller, waits_for)
+        return await self._until_nothing(record, waits_for)
 
     async def epilog(self, call: HookCall, caller: Pod) -> HookAnswer:
         """Answer an Epilog: record that its job has lost this node, and wait until the job's pods have left the node.
@@ -189,12 +190,13 @@ class Hooks:
         epilog = object()  # a call whose connection broke may still wait while its repetition comes
         self._waiting_since[epilog] = first_at
         try:
-            answer = await self._until_nothing(record, caller, waits_for)
+            again_s = partial(self._vanished.left_s, caller.spec.node_name)
+            answer = await self._until_nothing(record, waits_for, again_s=again_s)
         finally:
             del self._waiting_since[epilog]
         if answer.done:
             self._leader.metrics.handover_seconds.observe(self._leader.clock() - first_at)
-            return self._kept(record, call, caller) or answer
+            return self._answer_if_pods_stay(record, call, caller) or answer
         return answer
 
     def _oldest_handover_s(self) -> float:
@@ -234,15 +236,15 @@ class Hooks:
         self._ledger.queue.add(record.id)
         return now
 
-    def _kept(self, record: GangRecord, call: HookCall, caller: Pod) -> HookAnswer | None:
+    def _answer_if_pods_stay(self, record: GangRecord, call: HookCall, caller: Pod) -> HookAnswer | None:
         """Return the answer to an Epilog that may end although pods stay on the node: their job was lost and not ended,
         or they were taken out of the gang and wait for a job of their own. None if no such pods stay.
         """
         if epilog_keeps_pods(self._collector.known(record), call.job_id):
             return LOST
-        return PARTED if self._apart_on(caller.spec.node_name, record, call) else None
+        return PARTED if self._has_solo_gangs_on(caller.spec.node_name, record, call) else None
 
-    def _apart_on(self, node: str, record: GangRecord, call: HookCall) -> bool:
+    def _has_solo_gangs_on(self, node: str, record: GangRecord, call: HookCall) -> bool:
         """True if the node has pods that were taken out of this gang and now are gangs of their own, and no job of
         theirs has the node.
         """
@@ -277,8 +279,15 @@ class Hooks:
         return f"pod {', '.join(left)} is not gone yet" if left else None
 
     async def _until_nothing(
-        self, record: GangRecord, caller: Pod, waits_for: Callable[[HookSnapshot], Awaitable[str | None]]
+        self,
+        record: GangRecord,
+        waits_for: Callable[[HookSnapshot], Awaitable[str | None]],
+        *,
+        again_s: Callable[[], float] = lambda: inf,
     ) -> HookAnswer:
+        """Return the answer to a Prolog or Epilog when `waits_for` returns nothing that it waits for, or after
+        `LONG_POLL_S`. It is asked again after each change of the gang, and after `again_s` seconds without one.
+        """
         deadline = self._leader.clock() + LONG_POLL_S
         seen = self._snapshots.new(record)
         while True:
@@ -288,7 +297,7 @@ class Hooks:
             left_s = deadline - self._leader.clock()
             if left_s <= 0:
                 return HookAnswer(done=False, why=why)
-            timeout_s = min(left_s, self._vanished.left_s(caller.spec.node_name))
+            timeout_s = min(left_s, again_s())
             if self._ledger.get(record.id) is not record:  # it is over, and nobody tells when its last pods are gone
                 timeout_s = min(timeout_s, self._leader.settings.times.gate_again_s)
             await record.wait_for_change(since=seen.changes, timeout_s=timeout_s)

@@ -101,7 +101,7 @@ class EndCauses:
         if shown:
             # Once for each answer, because it walks over all jobs.
             self._newest = self._newest or _Seen(
-                waiting=ends.pending_to_look_at(self._states, self._is_known),
+                waiting=ends.pending_candidates(self._states, self._is_known),
                 begun=ends.begun_between(self._before, self._states, self._is_known),
             )
             for job in shown:
@@ -139,8 +139,8 @@ class EndCauses:
                 partitions = await self._read_partitions()
                 seen = {job: self._seen.get(job, _Seen()) for job in preempted}
                 waited = {id for each in seen.values() for id in (*each.waiting, *each.begun)}
-                begun = ends.begun_to_look_at(states, waited, self._is_known)
-                pending = ends.pending_to_look_at(states, self._is_known)
+                begun = ends.begun_candidates(states, waited, self._is_known)
+                pending = ends.pending_candidates(states, self._is_known)
                 details = await self._details([*begun, *pending])
                 unknown = ends.newest_first((job for job in preempted if not self._is_known(job)), self._is_known)
                 own = await self._details([*filter(self._is_known, preempted), *unknown])

@@ -23,7 +23,7 @@ from sunkpy.scheduler.leader import Leader
 from sunkpy.scheduler.record import GangRecord
 from sunkpy.slurm import errors
 
-TELL_AGAIN_S = 3.0
+SIGNAL_AGAIN_S = 3.0
 CANCEL_AGAIN_S = 30.0
 _REJECTED_FIRST_S = 15.0
 _SLURM_USER = "slurm"
@@ -178,16 +178,18 @@ class JobWriter:
         last signal does nothing.
         """
         job, now = record.jobs[action.job], self._clock()
-        if job.told_at is not None and now - job.told_at < TELL_AGAIN_S:
+        if job.signalled_at is not None and now - job.signalled_at < SIGNAL_AGAIN_S:
             return
-        self._ledger.change_job(record, job.id, lambda job: replace(job, told_at=now))
+        self._ledger.change_job(record, job.id, lambda job: replace(job, signalled_at=now))
         try:
             signal = "USR2" if action.exit_code else "USR1"
             await self._slurm.signal_job(job.id, signal, user=self._as(job.slurm.user))
         except (errors.AlreadyDone, errors.NotFound, errors.Busy, errors.Rejected) as error:
             self._log.info("the placeholder job did not get the signal to end", job=job.id, error=error.message)
         # Set only after an answer: if Slurm was not reached, the job has not ignored the signal.
-        self._ledger.change_job(record, job.id, lambda job: replace(job, heard_at=job.heard_at or self._clock()))
+        self._ledger.change_job(
+            record, job.id, lambda job: replace(job, signal_answered_at=job.signal_answered_at or self._clock())
+        )
 
     async def cancel(self, record: GangRecord, id: JobId, *, why: str) -> None:
         """Cancel a job in Slurm. A call within half a minute of the last cancel of the job does nothing. `why` is for

@@ -16,18 +16,18 @@ from sunkpy.core.gang.limits import (
     Surroundings,
     TermPlace,
     avoid_nodes,
-    concerns,
     depend_on,
     labels_asked,
-    looks_around,
     shortened,
     shut_out_from,
     spreads_by,
     terms_of,
+    topics_of,
     touches,
 )
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
+from sunkpy.core.model.concerns import Concern, concerns_of
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
@@ -42,8 +42,7 @@ from sunkpy.runtime.groups import Watched
 from sunkpy.runtime.verdicts import CachedVerdict, Verdicts
 from sunkpy.scheduler.devices.watch import Devices
 from sunkpy.scheduler.leader import Leader
-from sunkpy.scheduler.nodes.candidates import Candidates, Held
-from sunkpy.scheduler.nodes.fullness import Fullness
+from sunkpy.scheduler.nodes.candidates import Candidates, Fullness, Held
 from sunkpy.scheduler.nodes.others import pods_of_others
 from sunkpy.scheduler.nodes.volumes import Volumes
 from sunkpy.scheduler.owners.watch import OnUnreadable
@@ -54,8 +53,8 @@ from sunkpy.slurm import NodeCache
 
 class Cluster:
     """All watches of the cluster that belong to one leader, and the answers that are worked out from them. `on_claim`
-    is called with a pod if its claim for devices or for a volume has changed; `on_room` is called with a pod if its
-    volume can perhaps be made on other nodes now.
+    is called with a pod if its claim for devices or for a volume has changed; `on_free_storage` is called with a pod if
+    its volume can perhaps be made on other nodes now.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Cluster:
         wake: Wake,
         *,
         on_claim: Callable[[Pod], None],
-        on_room: Callable[[Pod], None],
+        on_free_storage: Callable[[Pod], None],
         on_unreadable: OnUnreadable,
     ) -> None:
         kube, settings = leader.kube, leader.settings
@@ -90,15 +89,19 @@ class Cluster:
             for each in by_name
         )
         self._eligible: Verdicts[PodSpec, Eligibility] = Verdicts(self._eligible_for)
-        self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)
-        self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=concerns)
+        self._looking: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=topics_of)
+        self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=topics_of)
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
         everybody = self._everybody = Together((*self.pods.parts, self._others))
-        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._tell_apart)
+        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._forget_avoided)
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
         self.volumes = Volumes(
-            kube, on_claim=on_claim, on_room=on_room, on_change=self._reach_changed, on_unreadable=on_unreadable
+            kube,
+            on_claim=on_claim,
+            on_free_storage=on_free_storage,
+            on_change=self._reach_changed,
+            on_unreadable=on_unreadable,
         )
         self.nodes = Informer(kube, paths.NODES, Node, keep=trim_node, tell=partial(on_unreadable, "Node"))
         self.devices = Devices(
@@ -114,9 +117,8 @@ class Cluster:
 
     def _listen(self) -> None:
         self.pods.add_handler(self.fullness.held.update)
-        self.pods.add_handler(self.volumes.used.follow)
-        self.pods.add_handler(self.volumes.awaited.follow)
-        self.pods.add_handler(self.devices.users.follow)
+        self.pods.add_handler(self.volumes.pod_changed, of=lambda pod: Concern.VOLUMES in concerns_of(pod.spec))
+        self.pods.add_handler(self.devices.users.follow, of=lambda pod: Concern.DEVICES in concerns_of(pod.spec))
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)
@@ -220,7 +222,7 @@ class Cluster:
         """Return, as a cached answer, the Slurm nodes where one of these pods must not go because of affinity rules
         (its own or those of other pods), spreading or host ports, each with the reason.
         """
-        is_looking = any(looks_around(pod.spec) for pod in pods)
+        is_looking = any(Concern.NEIGHBOURS in concerns_of(pod.spec) for pod in pods)
         if self.neighbours.is_open and not is_looking:
             return CachedVerdict({})
         kinds = tuple(one_of_each(pods, self._around_which))
@@ -258,7 +260,7 @@ class Cluster:
         if is_met or is_shutting_out:
             self._wake.neighbours.set()
 
-    def _tell_apart(self, place: TermPlace) -> None:
+    def _forget_avoided(self, place: TermPlace) -> None:
         """Drop the cached answers to the question which nodes the pods in this place (a namespace) must avoid. The
         anti-affinity of a pod on a node now depends on a further label of these pods, and the answers did not take this
         label into account.

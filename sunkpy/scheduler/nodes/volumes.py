@@ -33,7 +33,7 @@ from sunkpy.core.placement.volumes import (
     claims_used,
     find_user,
     given_back,
-    room_asked,
+    storage_asked,
     why_out_of_reach,
 )
 from sunkpy.kube import errors, paths
@@ -51,7 +51,7 @@ class Volumes:
 
     Args:
         on_claim: called with each waiting pod whose claim or volume has changed.
-        on_room: called with each waiting pod whose volume can perhaps be made on other nodes now.
+        on_free_storage: called with each waiting pod whose volume can perhaps be made on other nodes now.
         on_change: called if a change may concern pods of any claim.
     """
 
@@ -60,13 +60,13 @@ class Volumes:
         kube: Kube,
         *,
         on_claim: Callable[[Pod], None],
-        on_room: Callable[[Pod], None],
+        on_free_storage: Callable[[Pod], None],
         on_change: Callable[[], None],
         on_unreadable: OnUnreadable,
     ) -> None:
         self._kube = kube
         self._on_claim = on_claim
-        self._on_room = on_room
+        self._on_free_storage = on_free_storage
         self._on_change = on_change
         self._chosen: dict[str, str] = {}
         self._given_back: dict[str, str] = {}
@@ -75,7 +75,7 @@ class Volumes:
         self.awaited: Watched[Key, Pod] = Watched(claims_awaited)
         """The scheduler's pods that have no node yet, by the claims that they need."""
         on_claim_odd = partial(on_unreadable, "PersistentVolumeClaim")
-        self._asking: Watched[Asked, Claim] = Watched(room_asked)
+        self._asking: Watched[Asked, Claim] = Watched(storage_asked)
         self._claims = Informer(kube, paths.ALL_CLAIMS, Claim, tell=on_claim_odd, are_large=True)
         self._volumes = Informer(kube, paths.VOLUMES, Volume, tell=partial(on_unreadable, "PersistentVolume"))
         self._classes = Informer(kube, paths.STORAGE_CLASSES, StorageClass, tell=partial(on_unreadable, "StorageClass"))
@@ -106,6 +106,11 @@ class Volumes:
         is_listed = all(each.synced.is_set() for each in (self._claims, self._volumes, self._classes))
         return self._storage if is_listed else None
 
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Take one change of a pod with claims into account: which claims it uses, and which it waits for."""
+        self.used.follow(old, new)
+        self.awaited.follow(old, new)
+
     def user_of(self, claim: Key, but: Pod) -> str:
         """Return the name of a pod other than `but` that is on a node and uses this claim; empty text if there
         is none.
@@ -117,7 +122,7 @@ class Volumes:
         async with asyncio.TaskGroup() as group:
             for informer in (self._claims, self._volumes, self._classes, self._drivers, self._free):
                 group.create_task(informer.run())
-            group.create_task(self._tell_of_room())
+            group.create_task(self._report_free_storage())
             for informer in (self._claims, self._volumes, self._classes):
                 await informer.synced.wait()
             self._on_change()
@@ -199,8 +204,8 @@ class Volumes:
             self._changed_for |= concerned
             self._has_changed.set()
 
-    async def _tell_of_room(self) -> None:
-        """After changes of free storage, call `on_room` for the waiting pods that they concern; this runs until
+    async def _report_free_storage(self) -> None:
+        """After changes of free storage, call `on_free_storage` for the waiting pods that they concern; this runs until
         cancelled. Changes are first gathered for a moment, because drivers report many nodes at about the same time.
         """
         while True:
@@ -211,7 +216,7 @@ class Volumes:
             claims = (claim for asked in concerned for claim in self._asking.of(asked) if claim.key in self.awaited)
             for count, claim in enumerate(claims, start=1):
                 for pod in self.awaited.of(claim.key):
-                    self._on_room(pod)
+                    self._on_free_storage(pod)
                 if count % _AT_ONCE == 0:
                     await asyncio.sleep(0)
 

@@ -51,7 +51,7 @@ class OwnerIndex:
             return None
         return tuple(self._newest(link) for link in above.links)
 
-    def is_looking(self, uid: str) -> bool:
+    def is_reading(self, uid: str) -> bool:
         """True if owners above the pod are not known yet, but are being looked for, and no person has to do anything.
         False also if the apiserver does not serve the kind of such an owner.
         """
@@ -98,7 +98,7 @@ class OwnerIndex:
 
     def _climb(self, pod: Pod) -> Above:
         before = self._above.get(pod.uid)
-        above = climb(pod, self._families, self._watches.look)
+        above = climb(pod, self._families, self._watches.look_up)
         self._above[pod.uid] = above
         for link in above.links:
             self._below.put(link, pod.uid, pod.uid)

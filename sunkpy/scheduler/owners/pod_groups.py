@@ -37,7 +37,7 @@ class PodGroups:
         self._bound: Watched[Key, Pod] = Watched(_groups_with)
         self._log = structlog.get_logger("pod-groups")
         watches.add_listener(self._group_changed)
-        pods.add_handler(self._pod_changed)
+        pods.add_handler(self._pod_changed, of=lambda pod: volcano.GROUP_NAME in pod.annotations)
 
     async def run(self) -> None:
         """Write the phases of PodGroups until cancelled."""
@@ -60,7 +60,7 @@ class PodGroups:
         ):
             return None
         link = Link.to(reference, key[0])
-        owner = await self._watches.read(link) or self._watches.look(link)
+        owner = await self._watches.read(link) or self._watches.look_up(link)
         if owner is Absence.UNKNOWN:
             return _LOOK_AGAIN_S
         if not isinstance(owner, Owner) or isinstance(owner, OddOwner):

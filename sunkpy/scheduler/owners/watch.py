@@ -151,7 +151,7 @@ class OwnerWatches:
         except errors.NotFound:
             return None
 
-    def look(self, link: Link) -> Owner | Absence:
+    def look_up(self, link: Link) -> Owner | Absence:
         """Return the object, or why it is absent. If it is not known yet, it is looked for, and the listeners are
         called when it becomes known.
         """
@@ -227,7 +227,7 @@ class OwnerWatches:
             resource.collection,
             Owner,
             keep=lambda owner: self._stored(owner, resource),
-            rescue=lambda found: self._kept(_rescued(found), resource),
+            rescue=lambda found: self._reduced(_rescued(found), resource),
             tell=partial(self._on_unreadable, kind.kind),
             until_served=partial(self._kinds.until_served, kind),
             are_large=True,
@@ -236,10 +236,10 @@ class OwnerWatches:
         return informer
 
     def _stored(self, owner: Owner, resource: Resource) -> Owner:
-        kept = self._kept(owner, resource)
+        kept = self._reduced(owner, resource)
         return self._wholes.cut(kept) if resource.kind in self._reads else kept
 
-    def _kept(self, owner: Owner, resource: Resource) -> Owner:
+    def _reduced(self, owner: Owner, resource: Resource) -> Owner:
         """Return the object as it is stored: without the parts that take much memory, and with its kind, which the
         items of a list do not contain.
 
@@ -295,7 +295,7 @@ class OwnerWatches:
             found = None
         except errors.UnreadableAnswer:
             return _SYNC_AGAIN_S  # the watch rescues its metadata
-        kept = self._kept(found, resource) if found is not None and link.leads_to(found) else None
+        kept = self._reduced(found, resource) if found is not None and link.leads_to(found) else None
         self._read[link] = kept if kept is not None else Absence.GONE
         self._tell(link.kind, (link.namespace, link.name))
         return None

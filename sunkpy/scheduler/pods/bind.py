@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.limits import Surroundings, avoid_nodes
+from sunkpy.core.model.concerns import Concern, concerns_of
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, why_node_refuses, would_kubelet_admit
 from sunkpy.kube import errors
@@ -88,14 +89,16 @@ class Binder:
         if self._wait_for_volumes(record, placed):
             return
         await self._outbox.withdraw(pod for pod, _ in placed)
-        plan = await self._allocator.plan(action, placed)
+        has_devices = bool(_with(Concern.DEVICES, placed))
+        plan = await self._allocator.plan(action, placed) if has_devices else DevicePlan()
         if not await self._are_admitted(record, placed, plan.obstacles) or await self._ask_for_volumes(record, placed):
             return
-        await self._allocator.write(plan)
+        if has_devices:
+            await self._allocator.write(plan)
         job = record.jobs[action.job]
         # The job may have ended meanwhile, or been cancelled because another member was refused.
         if job.is_live and not job.is_let_go:
-            await self._send_all(record, _noted(action, placed, plan))
+            await self._send_all(record, _to_send(action, placed, plan))
 
     async def bind_directly(self, record: GangRecord, action: act.BindDirectly) -> None:
         """Bind a pod that is bound without a Slurm job, such as a DaemonSet's, to the node that the pod itself names.
@@ -124,7 +127,7 @@ class Binder:
         """
         now, patience_s = self._leader.clock(), self._times.volume_patience_s
         waits = False
-        for pod, node in placed:
+        for pod, node in _with(Concern.VOLUMES, placed):
             member, why = record.member(pod), self._cluster.volumes.under_way(pod)
             member.volume_since = (member.volume_since or now) if why else None
             if refusal := self._cluster.volumes.take_refusal(pod, node.name):
@@ -145,7 +148,7 @@ class Binder:
             KubeError: not all claims were written; decide about the gang again.
         """
         is_asked = False
-        for pod, node in placed:
+        for pod, node in _with(Concern.VOLUMES, placed):
             try:
                 is_asked |= await self._cluster.volumes.choose_node(pod, node.name)
             except (errors.Forbidden, errors.Invalid) as error:
@@ -226,14 +229,14 @@ class Binder:
         """Return which of these pods, by uid, cannot be bound to their nodes, each with the reason: because of other
         pods on the nodes (`others`, by node) or around them (`surroundings`), or because a volume cannot be reached.
         """
-        kept_away = _kept_away(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
-        return kept_away | _too_full(placed, others)
+        in_conflict = _in_conflict(placed, surroundings, but=record.members.keys()) | self._without_volumes(placed)
+        return in_conflict | _too_full(placed, others)
 
     def _without_volumes(self, placed: Iterable[Placed]) -> dict[str, Admission]:
         """Return which of these pods, by uid, cannot reach their volumes from the node where they are to be bound, each
         with the reason.
         """
-        found = ((pod, self._cluster.volumes.why_not_on(pod, node)) for pod, node in placed)
+        found = ((pod, self._cluster.volumes.why_not_on(pod, node)) for pod, node in _with(Concern.VOLUMES, placed))
         return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
 
     def _is_going_to(self, pod: Pod, node: str) -> bool:
@@ -318,7 +321,12 @@ class Binder:
         return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
 
 
-def _noted(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list[SentBinding]:
+def _with(concern: Concern, placed: Iterable[Placed]) -> list[Placed]:
+    """Return those of these pods that have this concern, such as volumes, each with its node."""
+    return [(pod, node) for pod, node in placed if concern in concerns_of(pod.spec)]
+
+
+def _to_send(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list[SentBinding]:
     """Return the bindings to send. Each has the annotations that name the pod's gang and job, and the devices that its
     claims or the device plugin give it.
     """
@@ -326,7 +334,7 @@ def _noted(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list
     return [SentBinding.of(pod, node=node.name, note=note) for (pod, node), note in zip(placed, notes, strict=True)]
 
 
-def _kept_away(placed: Sequence[Placed], around: Surroundings, *, but: Set[str]) -> dict[str, Admission]:
+def _in_conflict(placed: Sequence[Placed], around: Surroundings, *, but: Set[str]) -> dict[str, Admission]:
     """Return which of these pods, by uid, may not be on their node because of affinity rules or host ports, each with
     the reason. If only pods that are ending are in the way, the pod may wait for their end; if not, it is refused. Pods
     with a uid in `but` are not in the way.

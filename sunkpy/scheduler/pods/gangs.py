@@ -16,6 +16,7 @@ from sunkpy.core.gang.devices.asked import Claimed
 from sunkpy.core.gang.gang import Gang, with_pods
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.limits import within_limits
+from sunkpy.core.model.concerns import Concern
 from sunkpy.scheduler.ledger import Ledger
 from sunkpy.scheduler.pods import index
 from sunkpy.scheduler.pods.index import PodsByGang
@@ -101,7 +102,7 @@ class Gangs:
             return _gone(record)
         gang = self._recognition.assemble(record.id, pods, apart=self._members.apart_from(record.id))
         members = {pod.uid for pod in gang.members}
-        claiming = gang if self._may_claim(gang) else None
+        claiming = gang if Concern.DEVICES in gang.concerns and self._may_claim(gang) else None
         claimed = self._claimed(gang) if claiming is not None else None
         limited = within_limits(gang, self._settings.gpu_resources, claimed, self._handed_out)
         namespace = self._namespace_of(record.id.namespace)

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from sunkpy.core import names
 from sunkpy.core.gang.gang import Gang, apart_unit, extra_unit, is_apart, solo_pod
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.objects import Owner, Pod
@@ -133,6 +134,14 @@ def apart_id(base: GangId, pod: Pod) -> GangId:
     return msgspec.structs.replace(base, unit=apart_unit(pod))
 
 
+def _labels(pod: Pod) -> tuple[object, ...]:
+    """Return the pod's labels and annotations, which may name its gang, without the annotations that the scheduler
+    writes itself while the pod waits.
+    """
+    own = (names.ANNOTATION_JOB_ID, names.ANNOTATION_ASKED)
+    return (pod.labels, {name: text for name, text in pod.annotations.items() if name not in own})
+
+
 def _holds_something(pod: Pod) -> bool:
     return bool(pod.spec.node_name) or pod.is_finished or pod.is_deleting
 
@@ -153,8 +162,15 @@ class PodsByGang:
         self._unidentified: dict[str, Pod] = {}
         self._solo = SoloGangs()
         self._log = structlog.get_logger("pods")
-        self.on_change: Callable[[Pod | None, Pod], None] = lambda old, new: None
-        """Called with each pod that could not be identified, at each attempt, and with each change of all other pods.
+        self.on_deletion: Callable[[Pod | None, Pod | None], None] = lambda old, new: None
+        """Called with each change of a pod that is being deleted, and with each pod that is gone (`new` is None, or
+        another pod of this name) before its gang is forgotten.
+        """
+        self.on_unidentified: Callable[[Pod], None] = lambda pod: None
+        """Called with each pod that could not be identified, at each attempt."""
+        self.on_relabelled: Callable[[Pod, GangId], None] = lambda pod, id: None
+        """Called with each pod without a node whose labels or annotations have changed, and with its gang, in which the
+        pod stays although these may name another gang now.
         """
         owners.on_change = self._owner_changed
 
@@ -178,7 +194,7 @@ class PodsByGang:
         there = tuple(self._unidentified)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK_S):
-                while any(uid in self._unidentified and self._owners.is_looking(uid) for uid in there):
+                while any(uid in self._unidentified and self._owners.is_reading(uid) for uid in there):
                     await self._owners.changed()
 
     def pods_of(self, id: GangId) -> Sequence[Pod]:
@@ -210,7 +226,10 @@ class PodsByGang:
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Take one change of a pod in the watch into account. `old` is None if the pod is new, `new` if it is gone."""
         self._by_node.follow(old, new)
-        if old is not None and (new is None or new.uid != old.uid):
+        is_gone = old is not None and (new is None or new.uid != old.uid)
+        if is_gone or (new is not None and new.is_deleting):
+            self.on_deletion(old, new)
+        if old is not None and is_gone:
             self._forget(old)
             old = None
         if new is None:
@@ -222,7 +241,8 @@ class PodsByGang:
         self._pods.put(id, new.uid, new)
         self._wake.doubt(self._solo.base_of(id))
         self._wake.pod_changed(id, old, new)
-        self.on_change(old, new)
+        if old is not None and not new.spec.node_name and _labels(old) != _labels(new):
+            self.on_relabelled(new, id)
 
     def adopt(self, pod: Pod, id: GangId) -> None:
         """Put a pod into gang `id`, because a job of this gang proves that the pod belongs to it. Until now the pod's
@@ -280,7 +300,7 @@ class PodsByGang:
             self._settle(pod, id)
         else:
             self._unidentified[pod.uid] = pod
-            self.on_change(None, pod)
+            self.on_unidentified(pod)
 
     def _settle(self, pod: Pod, id: GangId) -> None:
         self._unidentified.pop(pod.uid, None)

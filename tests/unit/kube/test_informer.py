@@ -15,11 +15,14 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from sunkpy.cli.rights import may
 from sunkpy.core.model.objects import Meta, Owner, Pod
 from sunkpy.kube import connection, errors, paths
+from sunkpy.kube.access import may_get
 from sunkpy.kube.client import Kube
 from sunkpy.kube.decoding import TOO_DEEP, Unreadable
 from sunkpy.kube.informer import Informer, Together, UntilServed
+from sunkpy.kube.tokens import UserInfo
 from tests.doubles.apiserver import DEEP, Apiserver
 from tests.doubles.serving import Handler, answering
 
@@ -235,6 +238,59 @@ async def test_what_does_not_look_as_it_should_is_an_error_for_who_asks(tmp_path
             await kube.get("/apis/example.com/v1/namespaces/d/things/a", Owner)
         with pytest.raises(errors.UnreadableAnswer, match=r"GET /api/v1/pods: d/p: Expected `array`, got `int`"):
             await kube.list_objects(PODS, Pod)
+
+
+@pytest.mark.parametrize("broken", [1, "x", {"metadata": 3}, {"metadata": {"name": 7}}, None])
+async def test_a_list_with_an_object_that_nobody_can_name_is_an_error_for_who_asks(
+    tmp_path: Path, broken: object
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [pod("a", 1), broken]})
+
+    async with connected(answer, tmp_path) as kube:
+        with pytest.raises(errors.UnreadableAnswer, match="GET /api/v1/pods: an object without readable metadata: "):
+            await kube.list_objects(PODS, Pod)
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", '{"status": 3}', '{"a":' + "[" * 9000 + "]" * 9000 + "}"])
+async def test_a_broken_answer_about_a_person_is_an_error_for_who_asks(tmp_path: Path, broken: str) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=broken, content_type="application/json")
+
+    async with connected(answer, tmp_path) as kube:
+        with pytest.raises(errors.UnreadableAnswer, match=r"POST .*/tokenreviews: "):
+            await kube.review_token("token")
+        with pytest.raises(errors.UnreadableAnswer, match=r"POST .*/subjectaccessreviews: "):
+            await may_get(kube, UserInfo(username="ann"), "pods")
+        with pytest.raises(errors.UnreadableAnswer, match=r"POST .*/selfsubjectaccessreviews: "):
+            await may(kube, "get", "pods", namespace="d")
+
+
+async def test_a_handler_may_be_for_some_objects_also_while_they_become_others_or_go(tmp_path: Path) -> None:
+    events = [
+        event("ADDED", pod("a", 11)),
+        event("ADDED", pod("b", 12, "Failed")),
+        event("MODIFIED", pod("a", 13, "Failed")),
+        event("MODIFIED", pod("b", 14)),
+        event("MODIFIED", pod("b", 15)),
+        event("DELETED", pod("a", 16, "Failed")),
+    ]
+    script = Script([(10, [])], [[*events]])
+    heard: list[tuple[str, str]] = []
+
+    def phase(seen: Pod | None) -> str:
+        return seen.status.phase if seen is not None else "gone"
+
+    async with connected(script.handle, tmp_path) as kube:
+        informer = Informer(kube, PODS, Pod)
+        informer.add_handler(
+            lambda old, new: heard.append((phase(old), phase(new))), of=lambda pod: pod.status.phase == "Failed"
+        )
+        running = asyncio.ensure_future(informer.run())
+        await asyncio.wait_for(script.over.wait(), 20)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert heard == [("gone", "Failed"), ("Running", "Failed"), ("Failed", "Running"), ("Failed", "gone")]
 
 
 async def test_others_have_a_turn_while_the_events_of_one_chunk_are_handled(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from sunkpy.core.gang.limits import avoid_nodes, concerns, depend_on, touches
+from sunkpy.core.gang.limits import avoid_nodes, depend_on, topics_of, touches
 from sunkpy.core.model.objects import Pod
 from sunkpy.runtime.verdicts import _ASKED_LAST, Verdicts
 from sunkpy.scheduler.pods.neighbours import Neighbours
@@ -37,7 +37,7 @@ class Cluster:
     def __init__(self):
         self.judged, self.woken = 0, 0
         self.pods = {}
-        self.verdicts = Verdicts(self._judge, topics=concerns)
+        self.verdicts = Verdicts(self._judge, topics=topics_of)
         self.neighbours = Neighbours(pods=self.pods.values, on_moved=self._moved)
 
     def _moved(self, pod):
@@ -149,7 +149,7 @@ def test_whether_pods_without_terms_have_to_be_looked_at():
 
 
 def test_what_templates_are_about_goes_with_them():
-    verdicts = Verdicts(lambda pods: {}, topics=concerns)
+    verdicts = Verdicts(lambda pods: {}, topics=topics_of)
     for number in range(5_000):
         verdicts.of(
             str(number).encode(), [make("waits", app=f"app-{number}", **terms("podAntiAffinity", f"app-{number}"))]

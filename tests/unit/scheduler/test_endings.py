@@ -28,12 +28,12 @@ async def test_a_placeholder_that_slurm_could_not_be_asked_about_is_not_taken_fo
             await jobs.finish(record, Finish(job=job_id, exit_code=0))
         now += 3600.0
         told = record.jobs[job_id]
-        assert (told.heard_at, told.is_let_go) == (None, True)
+        assert (told.signal_answered_at, told.is_let_go) == (None, True)
         world.slurm_is_up = True
         await jobs.finish(record, Finish(job=job_id, exit_code=0))
         assert world.signals == [(job_id, "USR1")]
         now += 20.0
-        assert record.jobs[job_id].heard_at == now - 20.0
+        assert record.jobs[job_id].signal_answered_at == now - 20.0
 
 
 @pytest.mark.parametrize(("phase", "signal"), [("Succeeded", "USR1"), ("Failed", "USR2")])

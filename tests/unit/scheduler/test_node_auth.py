@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from sunkpy.scheduler.hooks.messages import Denied
-from sunkpy.scheduler.hooks.node_auth import NodeAuth
+from sunkpy.scheduler.hooks.proof import NodeAuth
 from tests.unit.scheduler.world import World, leading, token_of_slurmd
 
 FORGED = "a key that somebody else has, and it is long enough too"

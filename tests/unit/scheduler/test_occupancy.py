@@ -16,7 +16,7 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.placement.eligibility import Candidate, full_nodes
 from sunkpy.core.placement.needs import taken_uncounted, taken_without_job
 from sunkpy.scheduler.collect import Collector
-from sunkpy.scheduler.nodes import fullness
+from sunkpy.scheduler.nodes import candidates
 from sunkpy.scheduler.nodes.candidates import Held
 from sunkpy.scheduler.nodes.others import pods_of_others
 from tests.doubles.apiserver import matcher
@@ -207,13 +207,13 @@ def test_of_nodes_only_those_are_looked_at_again_where_something_changed(monkeyp
         looked_at.extend(candidates)
         return full_nodes(needs, candidates, held)
 
-    monkeypatch.setattr(fullness, "full_nodes", count)
+    monkeypatch.setattr(candidates, "full_nodes", count)
     nodes = [
         Candidate(slurm_node=f"n{n}", node=make_node(f"k{n}", **{RDMA: "1"}), slurm=SlurmNode(name=f"n{n}"))
         for n in range(200)
     ]
     woken = []
-    full = fullness.Fullness(lambda: nodes, counted=["nvidia.com/gpu"], on_change=lambda: woken.append(1))
+    full = candidates.Fullness(lambda: nodes, counted=["nvidia.com/gpu"], on_change=lambda: woken.append(1))
     waiting = make_pod(requests={RDMA: "1"})
     answers = [full.of([waiting.spec]) for _ in range(300)]
     assert len(looked_at) == 200

@@ -573,7 +573,7 @@ async def test_a_pod_of_a_kind_whose_watch_was_dropped_is_submitted_with_what_it
     crew = add_crew(world, size=1, annotations={"sunkpy.dev/qos": "first"})
     async with leading(world, tmp_path, families=KNOWN, suspend_owners=False):
         world.add_pod("a", owner=crew)
-        await world.until(lambda: len(world.submissions) == 1)
+        await world.until(lambda: len(world.submissions) == 1 and world.api.watches_of("crews"))
         world.pod_is_gone("a")
         await world.until(lambda: not world.api.watches_of("crews"))
         world.api.change("crews", "default", "band", {"metadata": {"annotations": {"sunkpy.dev/qos": "second"}}})

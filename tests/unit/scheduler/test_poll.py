@@ -94,7 +94,9 @@ async def test_after_an_outage_and_beside_nodes_without_hooks_it_is_asked_as_oft
         pytest.param(make_job("PENDING"), False, id="queued"),
         pytest.param(make_job("PENDING", cancelled_at=1.0), True, id="queued and cancelled"),
         pytest.param(make_job("RUNNING", nodes=("n1",), prologs={"n1": 1.0}), False, id="runs"),
-        pytest.param(make_job("RUNNING", nodes=("n1",), prologs={"n1": 1.0}, told_at=1.0), False, id="told to end"),
+        pytest.param(
+            make_job("RUNNING", nodes=("n1",), prologs={"n1": 1.0}, signalled_at=1.0), False, id="told to end"
+        ),
         pytest.param(make_job("RUNNING", nodes=("n1", "n2"), prologs={"n1": 1.0}), True, id="begins on some nodes"),
         pytest.param(make_job("RUNNING"), True, id="runs, and nobody has told where"),
         pytest.param(make_job("RUNNING", epilogs={"n1": 1.0}), True, id="an epilog has called"),

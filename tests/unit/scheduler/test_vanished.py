@@ -6,6 +6,8 @@ from sunkpy.core.model.objects import Meta, Pod, PodSpec
 from sunkpy.scheduler.pods.vanished import Vanished
 from sunkpy.scheduler.settings import TIMES
 from tests.doubles.leading import make_leader
+from tests.unit.scheduler.test_solo_gangs import indexed
+from tests.unit.scheduler.world import World
 
 
 def deleted_by_force(vanished, name, node):
@@ -64,3 +66,21 @@ def test_a_pod_that_was_made_anew_under_its_name_while_nobody_looked_is_gone_as_
     vanished.update(None, before)
     vanished.update(before, Pod(metadata=Meta(name="web", namespace="default", uid="another"), spec=PodSpec()))
     assert vanished.left_s("node-1") == 30.0 + TIMES.teardown_s
+
+
+async def test_a_deletion_is_heard_of_while_the_gang_of_the_pod_is_known(tmp_path):
+    def pod(uid="uid-1", **deletion):
+        meta = Meta(name="web", namespace="default", uid=uid, **deletion)
+        return Pod(metadata=meta, spec=PodSpec(node_name="node-1"))
+
+    going = pod(deletion_timestamp="2026-11-21T00:00:00Z", deletion_grace_period_seconds=30)
+    heard = []
+    async with indexed(World(), tmp_path) as (pods, *_):
+        pods.on_deletion = lambda old, new: heard.append((old, new, old is not None and pods.find_id(old) is not None))
+        for old, new in ((None, pod()), (pod(), going), (going, None)):
+            pods.update(old, new)
+        assert heard == [(pod(), going, True), (going, None, True)]
+        heard.clear()
+        for old, new in ((None, pod()), (pod(), pod("uid-2")), (pod("uid-2"), None), (None, going)):
+            pods.update(old, new)
+        assert heard == [(pod(), pod("uid-2"), True), (pod("uid-2"), None, True), (None, going, False)]

@@ -262,7 +262,11 @@ async def test_a_pod_waits_while_another_uses_a_claim_that_is_for_one_pod(world,
 def test_who_uses_a_claim_is_known_without_a_look_at_other_pods():
     """A cluster has tens of thousands, and many pods may wait for claims that are for one pod."""
     volumes = Volumes(
-        None, on_claim=lambda _: None, on_room=lambda _: None, on_change=lambda: None, on_unreadable=lambda *_: None
+        None,
+        on_claim=lambda _: None,
+        on_free_storage=lambda _: None,
+        on_change=lambda: None,
+        on_unreadable=lambda *_: None,
     )
 
     def pod(name, claim, node="node-1", phase="Running"):
@@ -293,7 +297,7 @@ def test_a_claim_and_its_volume_concern_only_the_pods_that_wait_for_them():
     volumes = Volumes(
         None,
         on_claim=lambda pod: told.append(pod.name),
-        on_room=lambda _: None,
+        on_free_storage=lambda _: None,
         on_change=lambda: everybody.append(True),
         on_unreadable=lambda *_: None,
     )
@@ -338,7 +342,7 @@ async def test_free_storage_is_compared_once_for_claims_that_ask_alike_and_wakes
     volumes = Volumes(
         None,
         on_claim=lambda _: None,
-        on_room=lambda pod: told.append(pod.name),
+        on_free_storage=lambda pod: told.append(pod.name),
         on_change=lambda: None,
         on_unreadable=lambda *_: None,
     )
@@ -362,7 +366,7 @@ async def test_free_storage_is_compared_once_for_claims_that_ask_alike_and_wakes
     volumes._free_changed(less, less)
     volumes._free_changed(less, more)
     assert (len(looks), told) == (8, []), "each change is compared with two sizes, before and now"
-    telling = asyncio.ensure_future(volumes._tell_of_room())
+    telling = asyncio.ensure_future(volumes._report_free_storage())
     await asyncio.sleep(0.7)
     telling.cancel()
     assert sorted(told, key=int) == [str(number) for number in range(100) if number % 2]

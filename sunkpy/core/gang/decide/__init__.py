@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from sunkpy.core.gang.actions import Cancel, GangAction
 from sunkpy.core.gang.decide.bound import decide_bound
-from sunkpy.core.gang.decide.ending import cancel_all, end_jobs
+from sunkpy.core.gang.decide.ending import end_jobs
 from sunkpy.core.gang.decide.lost_job import decide_lost
 from sunkpy.core.gang.decide.members import bind_directly, free_devices
 from sunkpy.core.gang.decide.queued import decide_queued
@@ -50,6 +50,6 @@ def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
         return actions + decide_lost(snapshot, gang, policy)
     # The pods were deleted before they were bound: cancel the pending job at once.
     if all(pod.is_deleting or is_over(pod) for pod in gang.members):
-        return actions + cancel_all(snapshot.live_jobs, "the pod was deleted")
+        return actions + [Cancel(job=job.id, why="the pod was deleted") for job in snapshot.live_jobs]
     # 5. No pod has a node.
     return actions + free_devices(snapshot, gang) + decide_queued(snapshot, gang, policy)

@@ -19,7 +19,7 @@ from sunkpy.core.gang.actions import (
     Report,
     WaitCause,
 )
-from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, evict_all, suspension_of
+from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, NO_SLOTS_LEFT, evict_all
 from sunkpy.core.gang.decide.members import (
     bindings,
     hold,
@@ -67,7 +67,7 @@ def _hand_over(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list
     """Return the actions for a gang whose job has lost its nodes: its pods are evicted (or their owner is suspended),
     and a job that Slurm has suspended or queued again is cancelled.
     """
-    suspension = suspension_of(gang, policy)
+    suspension = policy.suspension_of(gang)
     actions = evict_all([Evict(pod=pod, job=job.id, suspension=suspension) for pod in snapshot.staying], gang, policy)
     # A suspended job runs no Epilog for these pods, and a requeued one starts a second time without them.
     if job.phase in STOPPED:

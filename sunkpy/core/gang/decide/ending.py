@@ -3,7 +3,7 @@ that are evicted.
 
 The author of a pod sets its grace period, and it may be a day. Until the pod is gone, Slurm starts nothing on the node,
 and an Epilog that waits too long drains the node. So a pod whose job has ended gets a limited grace period: by default
-5 minutes at most (`longest_grace_s`). A grace period can only be shortened, also for a pod that is being deleted
+5 minutes at most (`Policy.grace_limit_s`). A grace period can only be shortened, also for a pod that is being deleted
 (Kubernetes, `rest.BeforeDelete`). The kubelet counts a shortened grace period from the moment when it hears of it.
 """
 
@@ -15,8 +15,8 @@ from datetime import datetime
 
 import msgspec
 
-from sunkpy.core.gang.actions import Cancel, Evict, Finish, GangAction, Shorten, Warn
-from sunkpy.core.gang.gang import Gang, Suspension
+from sunkpy.core.gang.actions import Cancel, Evict, Finish, GangAction, Shorten
+from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.phases import STOPPED
 from sunkpy.core.gang.job.request import Policy
@@ -32,18 +32,8 @@ NO_SLOTS_LEFT = "the pods that it was made for have ended, and it has no slots f
 _NOT_BEGUN = f"its pods have ended, and {IDLE_PATIENCE_S:.0f} s later its script has not begun"
 _STOPPED = "its pods have ended, and Slurm would start it again without them"
 _NO_SCRIPT = "its pods have ended, and an allocation has no script that could end by itself"
-TOLD_PATIENCE_S = 15.0
+SIGNAL_PATIENCE_S = 15.0
 """For how many seconds a placeholder job may take to end after its signal. Then it is cancelled."""
-
-
-def longest_grace_s(gang: Gang, policy: Policy) -> int:
-    """Return the longest grace period, in seconds, that the gang's pods may have when their job has lost the node: the
-    limit of their namespace, or without one the shortest limit of the partitions that the gang asks for. A partition
-    without a limit of its own has that of the scheduler.
-    """
-    by_partition = policy.partition_grace_s
-    partitions = (gang.options.partition or policy.default_partition).split(",")
-    return gang.longest_grace_s or min(by_partition.get(name, policy.longest_grace_s) for name in partitions)
 
 
 def with_shorter_grace(evict: Evict, longest_s: int) -> Evict | Shorten:
@@ -70,19 +60,6 @@ def at_most(longest_s: int, pod: Pod, *, now: datetime) -> int:
     until = pod.metadata.deletion_timestamp
     left_s = math.ceil((parse_rfc3339(until) - now).total_seconds()) if until is not None else 0
     return min(longest_s, left_s) if left_s > 0 else longest_s
-
-
-def warn_of_grace(pod: Pod, longest_s: int) -> Warn | None:
-    """Return a warning for a pod whose grace period is longer than `longest_s` seconds, the most that it gets when its
-    job has lost the node. None if its grace period is not longer.
-    """
-    if grace_s(pod) <= longest_s:
-        return None
-    note = (
-        f"its grace period is {grace_s(pod):.0f} s, but if its job loses the node, the pod gets only {longest_s} s "
-        "(longestGraceSeconds of the Slurm cluster, partition or namespace); then its containers are killed"
-    )
-    return Warn(pod=pod, reason="GraceTooLong", note=note)
 
 
 def end_jobs(snapshot: Snapshot) -> list[GangAction]:
@@ -114,10 +91,10 @@ def _end_job(snapshot: Snapshot, job: Job) -> list[GangAction]:
 
 
 def is_unanswered(snapshot: Snapshot, job: Job) -> bool:
-    """True if more than `TOLD_PATIENCE_S` seconds have passed since Slurm first answered the request to send the job
+    """True if more than `SIGNAL_PATIENCE_S` seconds have passed since Slurm first answered the request to send the job
     the signal to end. The caller asks only about jobs that have not ended.
     """
-    return job.heard_at is not None and snapshot.now - job.heard_at > TOLD_PATIENCE_S
+    return job.signal_answered_at is not None and snapshot.now - job.signal_answered_at > SIGNAL_PATIENCE_S
 
 
 def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[GangAction]:
@@ -125,18 +102,6 @@ def evict_all(evictions: Iterable[Evict], gang: Gang, policy: Policy) -> list[Ga
     that only shorten the grace period of a pod that somebody else has deleted, so that all other pods are evicted
     together.
     """
-    longest_s = longest_grace_s(gang, policy)
+    longest_s = policy.grace_limit_s(gang)
     bounded_ones = [with_shorter_grace(eviction, longest_s) for eviction in evictions]
     return sorted(bounded_ones, key=lambda action: isinstance(action, Evict))
-
-
-def suspension_of(gang: Gang, policy: Policy) -> Suspension | None:
-    """Return how to suspend the gang's owner when its job is preempted. None unless the settings allow that, the gang
-    asks for it by annotation, and the owner can be suspended.
-    """
-    return gang.suspension if policy.suspend_owners and gang.options.on_preemption == "suspend" else None
-
-
-def cancel_all(jobs: Iterable[Job], why: str) -> list[GangAction]:
-    """Return one action for each of these jobs, which cancels the job for the reason `why`."""
-    return [Cancel(job=job.id, why=why) for job in jobs]

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sunkpy.core.gang.actions import Evict, GangAction, MakeSolo, NoteJob, Submit, Warn
-from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, cancel_all, evict_all
+from sunkpy.core.gang.actions import Cancel, Evict, GangAction, MakeSolo, NoteJob, Submit, Warn
+from sunkpy.core.gang.decide.ending import CANCELLED_BEFORE, evict_all
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.ends import BOUND_BY_OTHERS, JOB_LOST, EndCause
 from sunkpy.core.gang.job.job import Job
@@ -37,11 +37,11 @@ def decide_lost(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangActi
     replacement, *others = snapshot.live_jobs
     # 3. There is another job, and it cannot be the replacement.
     if why := _why_unfit(snapshot, replacement, nodes.values()):
-        return cancel_all(snapshot.live_jobs, why)
+        return [Cancel(job=job.id, why=why) for job in snapshot.live_jobs]
     # 4. The other job is the replacement. It is noted on a pod once it has started on the pod's node.
     started = [pod for pod in snapshot.staying if snapshot.placed.get(pod.uid) in replacement.start_nodes]
     noted = [NoteJob(pod=pod, job=replacement.id) for pod in started]
-    return [*noted, *cancel_all(others, "the gang has another job already")]
+    return [*noted, *(Cancel(job=job.id, why="the gang has another job already") for job in others)]
 
 
 def _evict_for_another(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:

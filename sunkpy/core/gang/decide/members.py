@@ -84,8 +84,8 @@ def bindings(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> dict[s
     """Return, for each pod that has a seat (its room) in the job, the pod with the annotations to write when it is
     bound. The key is the pod's uid.
     """
-    seats = snapshot.seating(job).seats
-    gpus = assign_devices(gang, seats, job.slurm.devices, gpu_resources=policy.gpu_resources)
+    seats, devices = snapshot.seating(job).seats, job.slurm.devices
+    gpus = assign_devices(gang, seats, devices, gpu_resources=policy.gpu_resources) if devices else {}
     notes = {
         uid: BindingNote(
             job=job.id,

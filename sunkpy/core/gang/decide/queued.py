@@ -12,11 +12,7 @@ from sunkpy.core.gang.decide.ending import (
     IDLE_PATIENCE_S,
     NO_ANSWER,
     NO_SLOTS_LEFT,
-    cancel_all,
     is_unanswered,
-    longest_grace_s,
-    suspension_of,
-    warn_of_grace,
 )
 from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_all, start_over, waiting
 from sunkpy.core.gang.gang import Gang
@@ -24,7 +20,7 @@ from sunkpy.core.gang.job.job import Job, excluded_by_others
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.job.request import GpuSharing, Policy, counts_gpus, plan_for_nodes, plan_job, plan_terms
 from sunkpy.core.gang.job.terms import find_change
-from sunkpy.core.gang.snapshot import Snapshot
+from sunkpy.core.gang.snapshot import Snapshot, grace_s
 from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
 
@@ -79,18 +75,18 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
         for problem in gang.problems
         if not problem.fatal
     ]
-    warnings += [warning for pod in gang.members if (warning := warn_of_grace(pod, longest_grace_s(gang, policy)))][:1]
+    warnings += _warn_of_grace(gang, policy.grace_limit_s(gang))
     jobs = snapshot.live_jobs
     if not jobs:
         return warnings + _submit(snapshot, gang, policy)
     if jobs[0].cancelled_at is not None:
-        return warnings + cancel_all(jobs, CANCELLED_BEFORE)
+        return [*warnings, *(Cancel(job=job.id, why=CANCELLED_BEFORE) for job in jobs)]
     # The job got the signal to end when its pods had ended, and the gang has new pods since.
     if jobs[0].is_let_go:
-        return warnings + cancel_all([job for job in jobs if is_unanswered(snapshot, job)], NO_ANSWER)
+        return [*warnings, *(Cancel(job=job.id, why=NO_ANSWER) for job in jobs if is_unanswered(snapshot, job))]
     # If the answer to a submit was lost, the gang can have two jobs: the running one stays, else the oldest.
-    actions = warnings + cancel_all(jobs[1:], f"job {jobs[0].id} is for the same pods")
-    job = jobs[0]
+    job, *others = jobs
+    actions = [*warnings, *(Cancel(job=each.id, why=f"job {job.id} is for the same pods") for each in others)]
     if job.is_unproved:
         return [*actions, Cancel(job=job.id, why=_UNPROVED)]
     if job.slurm.tasks and job.is_replacement:
@@ -102,6 +98,20 @@ def decide_queued(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAc
     if job.phase is JobPhase.PENDING:
         actions += _tend_pending(snapshot, gang, job, policy)
     return actions
+
+
+def _warn_of_grace(gang: Gang, longest_s: int) -> list[GangAction]:
+    """Return a warning for the first pod whose grace period is longer than `longest_s` seconds, the most that it gets
+    when its job has lost the node. Empty if there is no such pod.
+    """
+    pod = next((pod for pod in gang.members if grace_s(pod) > longest_s), None)
+    if pod is None:
+        return []
+    note = (
+        f"its grace period is {grace_s(pod):.0f} s, but if its job loses the node, the pod gets only {longest_s} s "
+        "(longestGraceSeconds of the Slurm cluster, partition or namespace); then its containers are killed"
+    )
+    return [Warn(pod=pod, reason="GraceTooLong", note=note)]
 
 
 def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
@@ -125,7 +135,7 @@ def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[Gan
         return []
     if outgrown := outgrown_by(snapshot, gang, job, policy):
         return start_over(gang, job, outgrown)
-    final_because = "" if suspension_of(gang, policy) else gang.final_because
+    final_because = "" if policy.suspension_of(gang) else gang.final_because
     return [Bind(job=job.id, bindings=first_wave, final_because=final_because)]
 
 

@@ -1,4 +1,8 @@
-"""What the ResourceClaims of pods ask for, as GRES that Slurm counts, and why a claim is refused.
+"""What the ResourceClaims of pods ask for, as GRES that Slurm counts, and why devices are refused.
+
+A gang is refused if the administrator has named no GRES for a claim's DeviceClass, if a pod asks by an extended
+resource for a DeviceClass that the scheduler does not know, or if several containers of a pod ask for the GPUs of
+sunkpy's device plugin.
 
 The administrator maps each DeviceClass to a GRES (`scheduler.deviceClasses`). A request for some devices of one class
 is then a number of a GRES. Slurm knows nothing else that a request may contain (selectors, capacity …). So a request
@@ -12,14 +16,15 @@ there. A pod on a node keeps the devices that it has. Other extended resources, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 import msgspec
 
+from sunkpy.core.gang.devices.handout import gpus_asked
 from sunkpy.core.gang.devices.made import OWN_NAME, claim_spec_of, without_resources
 from sunkpy.core.gang.gang import Gang, Role
 from sunkpy.core.model import matching
-from sunkpy.core.model.devices import CLAIMED, DeviceRequest, ResourceClaim, ResourceClaimSpec
+from sunkpy.core.model.devices import CLAIMED, DEVICE_CLASS, DeviceRequest, ResourceClaim, ResourceClaimSpec
 from sunkpy.core.model.gres import gres_name
 from sunkpy.core.model.objects import Pod, PodSpec
 from sunkpy.core.placement.needs import count_gres
@@ -83,6 +88,24 @@ def devices_counted(pod: Pod) -> int:
     return sum(int(amount) for name, amount in pod.spec.resources.requests.items() if name.startswith(CLAIMED))
 
 
+def refused_devices(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[str, str], plugin_resource: str) -> str:
+    """Say why the gang cannot have the devices that its pods ask for; empty if nothing speaks against it.
+
+    Args:
+        gang: as its family (kind of workload) made it.
+        claimed: what is known of the pods' claims; None if this scheduler allocates no claims.
+        gpu_resources: extended resource → GRES name.
+        plugin_resource: the extended resource whose GPUs sunkpy's device plugin hands out; empty if the plugin is not
+            in use.
+    """
+    by_claim = claimed.by_claim if claimed is not None else {}
+    return (
+        _refused_resources(gang, {*gpu_resources, *by_claim})
+        or refused_claims(gang, claimed, gpu_resources)
+        or _refused_containers(gang, plugin_resource)
+    )
+
+
 def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[str, str]) -> str:
     """Say why a ResourceClaim of the gang is refused; empty if none is. Only the claims of existing pods that have no
     node are checked.
@@ -111,6 +134,28 @@ def refused_claims(gang: Gang, claimed: Claimed | None, gpu_resources: Mapping[s
         if both := sorted(by_claim & {gres_name(gres) for gres, count in by_resource if count}):
             return f"pod {pod.name} asks for {both[0]} by a claim and as a resource: use only one of them"
     return ""
+
+
+def _refused_resources(gang: Gang, known: Container[str]) -> str:
+    for name, spec in gang.named_specs:
+        wanted = (each for one in matching.containers_of(spec) for each in matching.wanted(one.resources).items())
+        for resource in sorted({resource for resource, amount in wanted if amount != "0"}):
+            if resource.startswith(CLAIMED) or (resource.startswith(DEVICE_CLASS) and resource not in known):
+                return (
+                    f"{name} asks for {resource}, for which the scheduler knows no GRES: ask for the devices by a "
+                    "ResourceClaim"
+                )
+    return ""
+
+
+def _refused_containers(gang: Gang, resource: str) -> str:
+    """Say which pod or role of the gang asks for the GPUs of sunkpy's device plugin (`resource`) in several containers;
+    empty if none does. Such a gang is refused: the kubelet does not tell the plugin for which container it asks.
+    """
+    found = (name for name, spec in gang.named_specs if resource and len(gpus_asked(spec, resource)) > 1)
+    return next(
+        (f"{name} asks for {resource} in several containers: let one of them have the GPUs" for name in found), ""
+    )
 
 
 def explain_claim(pod: Pod, claim: ResourceClaim, classes: Mapping[str, str]) -> str:

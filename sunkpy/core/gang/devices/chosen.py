@@ -111,12 +111,12 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         status must name the claim, too.
         """
         allocation = self.claim.status.allocation
-        if self.told is not None and self.told != self.pod.status.extended_resource_claim_status:
+        if self.made_status is not None and self.made_status != self.pod.status.extended_resource_claim_status:
             return False
         return self.claim.is_for(self.pod.uid) and allocation is not None and allocation.devices.results == self.devices
 
     @property
-    def told(self) -> ExtendedClaimStatus | None:
+    def made_status(self) -> ExtendedClaimStatus | None:
         """What the pod's status must say of a claim that the scheduler made for the pod; None for a claim that the pod
         itself names.
         """

@@ -99,10 +99,10 @@ def hand_out(
     pod = min(asking, key=lambda each: (each.metadata.creation_timestamp, each.name))
     # On all other pods the annotation is their owner's own words.
     owners = (each for each in pods if each.spec.scheduler_name in schedulers and gpus_asked(each.spec, resource))
-    return pod, _noted(pod, count, tuple(gpus), owners)
+    return pod, _gpus_in_note(pod, count, tuple(gpus), owners)
 
 
-def _noted(pod: Pod, count: int, gpus: tuple[DeviceFile, ...], owners: Iterable[Pod]) -> tuple[DeviceFile, ...]:
+def _gpus_in_note(pod: Pod, count: int, gpus: tuple[DeviceFile, ...], owners: Iterable[Pod]) -> tuple[DeviceFile, ...]:
     noted = devices_on(pod)
     if len(noted) != count:
         raise HandoutRefused(

@@ -47,8 +47,6 @@ def assign_devices(
         devices: the job's devices, by Slurm node.
         gpu_resources: extended resource → GRES name.
     """
-    if not devices:
-        return {}
     order = {seat: at for at, seat in enumerate(seats_of(gang))}
     seated = [pod for pod in gang.members if pod.uid in seats and seats[pod.uid].node in devices]
     seated.sort(key=lambda pod: order.get(seats[pod.uid].id, 0))

@@ -40,7 +40,7 @@ from sunkpy.core.gang.families.declaration import LARGEST_GANG, BadDeclaration, 
 from sunkpy.core.gang.gang import Family, Gang, Member, Owners, Role, apart_unit, extra_unit
 from sunkpy.core.gang.identity import GangId, legible
 from sunkpy.core.gang.job.options import Problem
-from sunkpy.core.gang.limits import KAI_DOMAIN, explain_length, explain_variety, specs_of
+from sunkpy.core.gang.limits import KAI_DOMAIN, explain_length, explain_variety
 from sunkpy.core.model import matching
 from sunkpy.core.model.objects import OddOwner, Pod
 from sunkpy.core.model.quantity import BadQuantity
@@ -203,7 +203,7 @@ def _check(gang: Gang, largest: int) -> None:
         raise BadDeclaration(f"{text} ask an administrator to raise scheduler.largestGang of the Slurm cluster")
     if unlike := explain_variety(gang):  # before each of them is looked at
         raise BadDeclaration(f"{gang.kind}: {unlike}")
-    for name, spec in specs_of(gang):
+    for name, spec in gang.named_specs:
         if long := explain_length(spec):
             raise BadDeclaration(f"{name} {long}")
         matching.pod_requests(spec)

@@ -118,7 +118,7 @@ def describe(job: SlurmJob) -> str:
     return f"Slurm job {job.id} (user {job.user or 'unknown'}, partition {job.partition or 'unknown'})"
 
 
-def pending_to_look_at(states: Mapping[JobId, frozenset[str]], is_known: IsKnown) -> tuple[JobId, ...]:
+def pending_candidates(states: Mapping[JobId, frozenset[str]], is_known: IsKnown) -> tuple[JobId, ...]:
     """Return the newest pending jobs, the newest first: if a job preempts others now, it is probably one of them.
     `states`: the state flags of each job. `is_known`: True if the scheduler knows the job already, so that it need not
     be read.
@@ -126,7 +126,7 @@ def pending_to_look_at(states: Mapping[JobId, frozenset[str]], is_known: IsKnown
     return newest_first((job for job, state in states.items() if "PENDING" in state), is_known)
 
 
-def begun_to_look_at(
+def begun_candidates(
     states: Mapping[JobId, frozenset[str]], waited: Iterable[JobId], is_known: IsKnown
 ) -> tuple[JobId, ...]:
     """Return the newest of the jobs in `waited` that no longer wait, the newest first. `waited`: jobs that were pending

@@ -55,8 +55,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         known_at: since when the scheduler knows the job.
         read_at: when Slurm was last asked for the job in full.
         as_of: when Slurm was asked for the newest full description that is known.
-        told_at: when the job was last sent the signal to end.
-        heard_at: when Slurm first answered the request to send that signal, even if it refused.
+        signalled_at: when the job was last sent the signal to end.
+        signal_answered_at: when Slurm first answered the request to send that signal, even if it refused.
         cancelled_at: when Slurm accepted sunkpy's order to cancel the job, which the job's state may not show yet.
     """
 
@@ -73,8 +73,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     known_at: float = _NEVER
     read_at: float = _NEVER
     as_of: float = _NEVER
-    told_at: float | None = None
-    heard_at: float | None = None
+    signalled_at: float | None = None
+    signal_answered_at: float | None = None
     cancelled_at: float | None = None
     excluded: frozenset[str] | None = None
 
@@ -254,14 +254,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """True if Slurm has answered sunkpy's signal to end the job, or has accepted sunkpy's order to cancel it. When
         an Epilog then calls, no further proof is needed that the job ends.
         """
-        return self.cancelled_at is not None or self.heard_at is not None
+        return self.cancelled_at is not None or self.signal_answered_at is not None
 
     @property
     def is_let_go(self) -> bool:
         """True if sunkpy has begun to end the job: it has sent the signal to end, or Slurm has accepted a cancellation.
         No more pods are bound under such a job.
         """
-        return self.cancelled_at is not None or self.told_at is not None
+        return self.cancelled_at is not None or self.signalled_at is not None
 
     @property
     def start_nodes(self) -> tuple[str, ...]:

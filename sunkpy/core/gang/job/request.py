@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from sunkpy.core.gang.gang import Gang
+from sunkpy.core.gang.gang import Gang, Suspension
 from sunkpy.core.gang.identity import REPLACEMENT, WHOLE, JobKind, make_comment
 from sunkpy.core.gang.seating.slots import Slots, largest, needs_of_seats, plan_slots
 from sunkpy.core.model import matching, quantity
@@ -77,6 +77,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         names them, separated by commas; empty means the default partition.
         """
         return not set(self.growing_partitions).isdisjoint((partitions or self.default_partition).split(","))
+
+    def grace_limit_s(self, gang: Gang) -> int:
+        """Return the longest grace period, in seconds, that the gang's pods may have when their job has lost the node:
+        the limit of their namespace, or without one the shortest limit of the partitions that the gang asks for. A
+        partition without a limit of its own has that of the scheduler.
+        """
+        by_partition = self.partition_grace_s
+        partitions = (gang.options.partition or self.default_partition).split(",")
+        return gang.longest_grace_s or min(by_partition.get(name, self.longest_grace_s) for name in partitions)
+
+    def suspension_of(self, gang: Gang) -> Suspension | None:
+        """Return how to suspend the gang's owner when its job is preempted. None unless the settings allow that, the
+        gang asks for it by annotation, and the owner can be suspended.
+        """
+        return gang.suspension if self.suspend_owners and gang.options.on_preemption == "suspend" else None
 
 
 def plan_job(gang: Gang, policy: Policy, eligibility: Eligibility | None = None) -> JobSpec:

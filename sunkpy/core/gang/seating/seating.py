@@ -107,9 +107,9 @@ def _held(gang: Gang, holding: Mapping[str, str]) -> dict[SeatId, Member]:
         held = [member for member in role.members if member.pod.uid in holding]
         # A shared iterator looks at each seat once, however many members have neither number nor note.
         free = iter(_seats_of(role))
-        for member in sorted(held, key=lambda m: (m.index == ANY_SEAT, _noted(role, m) is None, *_seniority(m))):
+        for member in sorted(held, key=lambda m: (m.index == ANY_SEAT, _seat_in_note(role, m) is None, *_seniority(m))):
             is_numbered = member.index != ANY_SEAT
-            known = _own(role, member) if is_numbered else _noted(role, member)
+            known = _own(role, member) if is_numbered else _seat_in_note(role, member)
             others = () if is_numbered else free
             found = next((seat for seat in chain((known,), others) if seat is not None and seat not in taken), None)
             if found is not None:
@@ -126,7 +126,7 @@ def _seniority(member: Member) -> tuple[int, str, str]:
     return (member.index, member.pod.metadata.creation_timestamp, member.pod.name)
 
 
-def _noted(role: Role, member: Member) -> SeatId | None:
+def _seat_in_note(role: Role, member: Member) -> SeatId | None:
     """Return the seat (role and index) that the pod's annotation names; None if it names no seat of this role."""
     name, _, text = member.pod.annotations.get(names.ANNOTATION_PLACE, "").rpartition("/")
     # Anybody who may edit the pod can write it.

@@ -154,7 +154,7 @@ def _our_steps(walk: Walk) -> Iterator[Step]:
                     yield Event.BIND, walk.after(partial(_bind_half, action=action))
             case Finish(job=job) | Cancel(job=job):
                 own = walk.units[walk.id].jobs[job]
-                if isinstance(action, Finish) and own.told_at is None:
+                if isinstance(action, Finish) and own.signalled_at is None:
                     yield None, walk.after(lambda after, own=own: after.change(own, told_s_ago=1.0))
                 yield from _ends(walk, own, "COMPLETED" if isinstance(action, Finish) else "CANCELLED")
             case _:

@@ -27,7 +27,7 @@ def change_job(job: Job, **fields) -> Job:
     if "is_allocation" in fields:
         by_slurm["is_batch"] = not fields.pop("is_allocation")
     if (told_s_ago := fields.pop("told_s_ago", None)) is not None:
-        fields["told_at"] = fields["heard_at"] = -told_s_ago
+        fields["signalled_at"] = fields["signal_answered_at"] = -told_s_ago
     if fields.pop("is_cancelled", False):
         fields["cancelled_at"] = 0.0
     for hook in {"prologs", "epilogs"} & fields.keys():

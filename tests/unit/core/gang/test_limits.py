@@ -11,9 +11,9 @@ from sunkpy.core.gang.gang import Role
 from sunkpy.core.gang.limits import (
     Surroundings,
     avoid_nodes,
-    concerns,
     deciding_specs,
     depend_on,
+    topics_of,
     touches,
     within_limits,
 )
@@ -370,4 +370,4 @@ AMONG_OTHERS = st.builds(
 
 @given(st.lists(AMONG_OTHERS, min_size=1, max_size=2), AMONG_OTHERS)
 def test_who_depends_on_another_pod_shares_a_topic_with_it(pods, other):
-    assert not depend_on(pods, other) or {*concerns(pods)} & {*touches(other)}
+    assert not depend_on(pods, other) or {*topics_of(pods)} & {*touches(other)}

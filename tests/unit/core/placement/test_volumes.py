@@ -33,8 +33,7 @@ from sunkpy.core.placement.volumes import (
     Storage,
     claims_to_place,
     find_user,
-    has_claims,
-    room_asked,
+    storage_asked,
     why_out_of_reach,
     within_reach,
 )
@@ -141,13 +140,13 @@ def test_all_pods_of_a_job_must_reach_theirs():
 
 
 def test_pods_without_claims_go_anywhere():
-    assert not has_claims(pod().spec)
+    assert not pod().volume_claims
     assert reach([pod()], storage()).eligible == ("s-a", "s-b", "s-c")
 
 
 def test_a_claim_that_a_volume_of_the_pod_makes_has_the_name_of_both():
     scratch = make_pod("web", volumes=(PodVolume(name="scratch", ephemeral=EphemeralSource()),))
-    assert has_claims(scratch.spec)
+    assert scratch.volume_claims == (("default", "web-scratch"),)
     assert claims_to_place(scratch, storage(claim("web-scratch"))) == [claim("web-scratch")]
 
 
@@ -291,7 +290,7 @@ def test_it_is_said_where_storage_is_lacking():
     ],
 )
 def test_what_is_told_of_free_storage_matters_only_to_claims_that_it_decides_about(asking, before, now, expected):
-    assert any(decides(asked, before, now) for asked in room_asked(asking)) is expected
+    assert any(decides(asked, before, now) for asked in storage_asked(asking)) is expected
 
 
 def test_a_pass_looks_at_free_storage_once_for_all_gangs_that_ask_for_the_same(monkeypatch):

@@ -226,7 +226,7 @@ def test_a_claim_that_is_made_for_a_pod_is_written_when_the_pod_says_so_too(told
     pod = msgspec.structs.replace(pod, status=PodStatus(extended_resource_claim_status=told))
     wanted = DeviceDemand(pod=pod, on=node_with(["a"]), indices="0", claims={OWN_NAME: made}, mappings=(MAPPING,))
     (chosen,), _ = choose_devices([wanted], CLASSES, NOBODY)
-    assert chosen.told == ExtendedClaimStatus(resource_claim_name="made", request_mappings=(MAPPING,))
+    assert chosen.made_status == ExtendedClaimStatus(resource_claim_name="made", request_mappings=(MAPPING,))
     assert chosen.is_written is written
 
 

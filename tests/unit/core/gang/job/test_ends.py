@@ -5,12 +5,12 @@ from sunkpy.core.gang.job.ends import (
     NEWEST_KNOWN,
     EndCause,
     begun_between,
-    begun_to_look_at,
+    begun_candidates,
     cause_of_end,
     choose_preemptor,
     find_violated,
     named,
-    pending_to_look_at,
+    pending_candidates,
 )
 from sunkpy.core.model.objects import Budget, BudgetSpec, BudgetStatus, LabelSelector, Meta, Pod, SelectorRequirement
 from sunkpy.core.model.states import SlurmJob
@@ -126,8 +126,8 @@ def test_nobody_is_named_for_one_that_may_have_taken_the_node_before():
 def test_of_those_that_waited_the_newest_that_have_begun_are_looked_at():
     states = {id: frozenset({"RUNNING", "CONFIGURING"}) for id in range(200)} | {500: frozenset({"PENDING"})}
     states |= {501: frozenset({"COMPLETED"})}
-    assert begun_to_look_at(states, [1, 3, 500, 501, 502], is_known=lambda _: False) == (501, 3, 1)
-    assert begun_to_look_at(states, range(1, 200), is_known=lambda _: False) == (199, 198, 197, 196, 195)
+    assert begun_candidates(states, [1, 3, 500, 501, 502], is_known=lambda _: False) == (501, 3, 1)
+    assert begun_candidates(states, range(1, 200), is_known=lambda _: False) == (199, 198, 197, 196, 195)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_what_began_between_two_answers_is_looked_at_whether_it_waited_or_is_new
 
 def test_only_the_newest_pending_jobs_are_looked_at_and_fewer_of_those_that_have_to_be_asked_for():
     states = {id: frozenset({"PENDING"}) for id in range(200)} | {500: frozenset({"RUNNING"})}
-    assert pending_to_look_at(states, is_known=lambda _: False) == (199, 198, 197, 196, 195)
-    assert pending_to_look_at(states, is_known=lambda id: id % 2 == 1) == (
+    assert pending_candidates(states, is_known=lambda _: False) == (199, 198, 197, 196, 195)
+    assert pending_candidates(states, is_known=lambda id: id % 2 == 1) == (
         *(199, 198, 197, 196, 195, 194, 193, 192, 191, 190), *range(189, 199 - 2 * NEWEST_KNOWN, -2),
     )  # fmt: skip
 
