@@ -140,7 +140,7 @@ _LIBRARIES_OF_KUBERNETES = (
 
 
 def kubernetes_of(minor: str) -> Product:
-    """Return the product with Kubernetes ``minor``. It is downloaded if the checksum of its archive is pinned, else it is
+    """Return the product with Kubernetes ``minor``. It is downloaded if the checksum of its archive is pinned, else
     built: the default minor with CoreDNS and helm, the others in a module of their own.
 
     Raises:
