@@ -24,7 +24,9 @@ from devcluster import mounts
 
 LAYERS: Final = ROOT / "build" / "roots" / "layers"
 SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
-"""`trixie`, `sid`, or `source`: on trixie the Slurm that is compiled of the tarball `$SLURM_SOURCE`."""
+"""`trixie`, `sid`, `source`: on trixie the Slurm that is compiled of the tarball `$SLURM_SOURCE`, or `base`: on the
+image of a site that `$SLURM_BASE` names, IMAGE@sha256:…, the Slurm that its apt has, of release `$SLURM_RELEASE`.
+"""
 WRITTEN: Final = ROOT / "build" / "roots" / "written"
 """Has a folder `<pid>-…` for each root, with `upper` and `work` of its overlay."""
 _OURS: dict[Path, Path] = {}
@@ -39,11 +41,18 @@ def _version_of(tarball: str) -> str:
 
 
 SOURCE: Final = os.environ["SLURM_SOURCE"] if SUITE == "source" else ""
-VERSIONS: Final = {"trixie": "24.11", "sid": "26.05"} | ({"source": _version_of(SOURCE)} if SOURCE else {})
+BASE: Final = os.environ["SLURM_BASE"] if SUITE == "base" else ""
+VERSIONS: Final = {"trixie": "24.11", "sid": "26.05"}
+if SOURCE:
+    VERSIONS["source"] = _version_of(SOURCE)
+if BASE:
+    VERSIONS["base"] = os.environ["SLURM_RELEASE"]
 RELEASE: Final = ".".join(VERSIONS[SUITE].split(".")[:2])
 """The release of the Slurm that is tested: `24.11`."""
-DEBIAN: Final = "trixie" if SUITE == "source" else SUITE
+DEBIAN: Final = "trixie" if SUITE in ("source", "base") else SUITE
 """The Debian suite of everything else in the images."""
+OF_SSSD: Final = DEBIAN if SUITE == "base" else SUITE
+"""The suite of the image of sssd: SSSD of Ubuntu changes its user, which the chart lets no container do."""
 
 
 def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
@@ -52,6 +61,9 @@ def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
     of, key = ["--suite", suite], suite
     if suite == "source":
         of, key = ["--suite", DEBIAN, "--slurm-source", SOURCE], f"{VERSIONS[suite]}-{DEBIAN}"
+    elif suite == "base":
+        name = BASE.partition("@")[0].rpartition("/")[2]
+        of, key = ["--suite", DEBIAN, "--base", BASE], f"on-{re.sub('[^A-Za-z0-9_.-]', '-', name)}"
     subprocess.run([sys.executable, str(ROOT / "slurm-images/build"), *of, "--only", group], check=True, cwd=ROOT)
     images = json.loads((ROOT / "build/images/images.json").read_text())[key]
     (archive,) = {images[name]["archive"] for name in wanted}

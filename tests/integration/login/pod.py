@@ -21,7 +21,7 @@ from tests import process_tree
 from tests.integration.login.container import project, start
 from tests.polling import listens
 from tests.ports import free_ports
-from tests.roots import discard, unpack
+from tests.roots import OF_SSSD, discard, unpack
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
 _SSHD = (
@@ -45,7 +45,7 @@ class LoginPod:
         self.folder, self._slurm, self._person = folder, slurm, person
         packages.ensure(CLIENT, progress=print)
         unpack(suite, ("login",), folder / "root")
-        unpack(suite, ("sssd",), folder / "sssd")
+        unpack(OF_SSSD, ("sssd",), folder / "sssd")
         of_pod = ("home", "run", "people", "ssh-keys", "config", "ca", "keys", "site")
         for name in (*of_pod, "directory/pipes", "directory/mc"):
             (folder / name).mkdir(parents=True)

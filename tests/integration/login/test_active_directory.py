@@ -1,4 +1,6 @@
-"""People of an Active Directory come in by ssh with a certificate, by SSSD's provider ldap, and run jobs."""
+"""People of an Active Directory come in by ssh with a certificate and run jobs: by SSSD's provider ldap, and by its
+provider ad, where pods share one computer account of the domain.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from devcluster.waiting import wait_until
-from tests.integration.login.active_directory import HOST, ActiveDirectory
+from tests.integration.login.active_directory import HOST, KERBEROS, ActiveDirectory, install
 from tests.integration.login.authority import Authority
 from tests.integration.login.pod import LoginPod
 from tests.integration.slurm.daemons import RealSlurm
@@ -17,6 +19,8 @@ from tests.integration.slurm.daemons import RealSlurm
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 
 QUIET = ("LogLevel=ERROR",)
+PROVIDER_AD = ("sssd-ad", "libsasl2-modules-gssapi-mit")
+"""What the image of sssd lacks for it."""
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +37,23 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveDirect
     directory.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["ldap", "ad"])
 def pod(
-    tmp_path_factory: pytest.TempPathFactory, slurm: RealSlurm, directory: ActiveDirectory, authority: Authority
+    tmp_path_factory: pytest.TempPathFactory,
+    slurm: RealSlurm,
+    directory: ActiveDirectory,
+    authority: Authority,
+    request: pytest.FixtureRequest,
 ) -> Iterator[LoginPod]:
     pod = LoginPod(tmp_path_factory.mktemp("login"), os.environ.get("SLURM_SUITE", "trixie"), slurm.root)
     for image in ("root", "sssd"):
         (pod.folder / image / "etc/hosts").write_text(f"127.0.0.1 localhost\n{directory.address} {HOST}\n")
-    sssd = {"enabled": True, "config": directory.conf, "ca": directory.ca}
+    sssd = {"enabled": True, "config": directory.conf(request.param), "ca": directory.ca}
     pod.apply({"users": {"sssd": sssd}, "login": {"ssh": {"trustedUserCAKeys": [authority.public]}}})
+    if request.param == "ad":
+        install(pod.folder / "sssd", *PROVIDER_AD)
+        (pod.folder / "sssd/etc/krb5.conf").write_text(KERBEROS)
+        (pod.folder / "site/krb5.keytab").write_bytes(directory.keytab)
     pod.start()
     comes = lambda: pod.said("ann", authority.sign("ann"), "true")[0] == 0  # noqa: E731
     assert wait_until(comes, timeout_s=120, every_s=1), pod.log()
@@ -73,3 +85,8 @@ def test_she_runs_a_job_as_herself(pod: LoginPod, authority: Authority, slurm: R
     is_up = lambda: "idle" in pod.said("ann", authority.sign("ann"), "sinfo -ho %t", options=QUIET)[1]  # noqa: E731
     assert wait_until(is_up, timeout_s=60, every_s=0.5), pod.log()
     assert _said(pod, authority, "ann", "cd /tmp && srun --time=1 id -u") == str(uid)
+    told = slurm.root / "var/tmp/of-a-job"
+    told.unlink(missing_ok=True)
+    batch = "sbatch --wait --time=1 --chdir=/var/tmp --output=/var/tmp/of-a-job --wrap 'id -un'"
+    assert "Submitted batch job" in _said(pod, authority, "ann", batch)
+    assert (told.read_text(), told.stat().st_uid) == ("ann\n", uid)

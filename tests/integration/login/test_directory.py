@@ -14,7 +14,7 @@ from devcluster.waiting import wait_until
 from tests.integration.login.container import project, start
 from tests.integration.login.directory import HOST, SUFFIX, Directory
 from tests.integration.login.pod import Key, LoginPod
-from tests.roots import discard, unpack
+from tests.roots import OF_SSSD, discard, unpack
 from tests.unit.charts.rendering import Manifest, of_kind, render
 
 pytestmark = pytest.mark.integration
@@ -125,7 +125,7 @@ class Beside:
             os.chown(folder / name, 0, group)
             (folder / name).chmod(0o2777)
         (folder / "root").mkdir()
-        unpack(os.environ.get("SLURM_SUITE", "trixie"), ("sssd",), folder / "sssd")
+        unpack(OF_SSSD, ("sssd",), folder / "sssd")
         (folder / "sssd/site").mkdir(exist_ok=True)
         self.pipe = folder / "directory/pipes/nss"
         self.start()

@@ -69,19 +69,31 @@ def test_a_job_whose_start_was_forgotten_does_not_run_on_unseen(own_site: Site):
     wait(lambda: not own_site.slurm.running("sleep 4246"), timeout_s=20, what="the job that Slurm has forgotten to end")
 
 
-@pytest.mark.skipif(RELEASE != "24.11", reason="slurmd 26.05 waits for Prologs")
-def test_a_job_whose_prolog_was_forgotten_as_files_were_read_anew_does_not_hold_its_node(own_site: Site):
-    scripts = own_site.root_of(NODES[0].name) / "etc/sunkpy/site/prolog.d"
+def begin_slow_prolog(site: Site) -> str:
+    """Id of a job whose Prolog takes long on the first node, while slurmctld and slurmd read their files anew."""
+    scripts = site.root_of(NODES[0].name) / "etc/sunkpy/site/prolog.d"
     scripts.mkdir(parents=True)
     (scripts / "50-slow").write_text(SLOW)
     (scripts / "50-slow").chmod(0o755)
     submit = f"sbatch --parsable --mem=10 --output=/dev/null --nodelist={NODES[0].name} --no-requeue --wrap true"
-    code, said = own_site.shell("ann", f"cd; {submit}")
-    assert code == 0, said + own_site.logs()
-    job = said.strip()
-    wait(lambda: own_site.slurm.running("sleep 42.47"), timeout_s=30, what="its Prolog runs")
-    own_site.slurm.configure(slurm_conf(VALUES).replace("KillWait=3", "KillWait=4"))
-    signal_slurmctld(own_site, "TERM")
+    code, said = site.shell("ann", f"cd; {submit}")
+    assert code == 0, said + site.logs()
+    wait(lambda: site.slurm.running("sleep 42.47"), timeout_s=30, what="its Prolog runs")
+    site.slurm.configure(slurm_conf(VALUES).replace("KillWait=3", "KillWait=4"))
+    signal_slurmctld(site, "TERM")
+    return said.strip()
+
+
+@pytest.mark.skipif(RELEASE != "24.11", reason="slurmd 26.05 waits for Prologs")
+def test_a_job_whose_prolog_was_forgotten_as_files_were_read_anew_does_not_hold_its_node(own_site: Site):
+    job = begin_slow_prolog(own_site)
     wait(lambda: state(own_site, job) == "PENDING", timeout_s=150, what="Slurm to try the job again")
     assert f"job {job} waited in a Prolog that Slurm forgot, and is requeued" in own_site.logs()
     assert " Requeue=0 " in own_site.slurm.run_as("slurm", "scontrol", "-o", "show", "job", job)[1]
+
+
+@pytest.mark.skipif(RELEASE == "24.11", reason="slurmd 24.11 forgets Prologs")
+def test_a_prolog_is_waited_for_while_files_are_read_anew(own_site: Site):
+    job = begin_slow_prolog(own_site)
+    wait(lambda: state(own_site, job) == "COMPLETED", timeout_s=150, what="the job to run after its Prolog")
+    assert " Restarts=0 " in own_site.slurm.run_as("slurm", "scontrol", "-o", "show", "job", job)[1]

@@ -11,6 +11,13 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "slurm-images" / "bin" / "make-homes"
 MOUNTED = 'mount --bind "$1/home" /home; mount --bind "$1/passwd" /etc/passwd; shift; exec "$@"'
 SQUASHED = ("setpriv", "--bounding-set=-chown,-dac_override,-dac_read_search,-fowner", "--inh-caps=-all")
+OF_SSHD = ("setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all")
+TOP_FIRST = """\
+#!/bin/bash
+# As chown of uutils, which Ubuntu has: -R gives a folder away before it reads the folder.
+[ "$1" = -R ] || exec /usr/bin/chown "$@"
+/usr/bin/chown -h "${@: -2:1}" "${@: -1}" && ls "${@: -1}" > /dev/null && exec /usr/bin/chown "$@"
+"""
 NOT_MADE = "make-homes: cannot make /home/user1; is /home writable by root?\n"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="homes of several users need root")
@@ -62,6 +69,21 @@ def _log_in(folder: Path) -> tuple[int, str]:
     """What PAM sees at a login of user1."""
     done = _run(folder, *SQUASHED, "bash", SCRIPT, PAM_USER="user1", PAM_TYPE="open_session")
     return done.returncode, done.stdout
+
+
+def test_a_home_is_made_with_no_other_right_than_to_give_files_away(tmp_path: Path):
+    (tmp_path / "home").mkdir()
+    chown = tmp_path / "bin/chown"
+    chown.parent.mkdir()
+    chown.write_text(TOP_FIRST)
+    chown.chmod(0o755)
+    path = f"{chown.parent}:{os.environ['PATH']}"
+    done = _run(tmp_path, *OF_SSHD, "bash", SCRIPT, PAM_USER="user1", PAM_TYPE="open_session", PATH=path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    owners = _owners(tmp_path / "home")
+    assert owners["user1"] == (65520, 65520)
+    assert set(owners.values()) == {(65520, 65520)}
+    assert not [name for name in owners if name.startswith(".new-home")]
 
 
 @pytest.fixture
