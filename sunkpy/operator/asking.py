@@ -298,6 +298,8 @@ class Asker:
                     return
 
     async def _told(self, found: StandIn) -> list[Told]:
-        selector = f"involvedObject.uid={found.uid}"
-        path = paths.collection("v1", "events", found.metadata.namespace)
-        return await self._kube.list_objects(path, Told, field_selector=selector, may_be_old=True)
+        path, told = paths.collection("v1", "events", found.metadata.namespace), list[Told]()
+        for uid in found.told_of:
+            selector = f"involvedObject.uid={uid}"
+            told += await self._kube.list_objects(path, Told, field_selector=selector, may_be_old=True)
+        return told

@@ -1,4 +1,6 @@
-"""Two NodeSets and two switches: which nodes the job of a pod asks for, and which member of a gang sits where."""
+"""Two NodeSets, and a topology from labels of Nodes: which nodes the job of a pod asks for, and which member of a gang
+sits where.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,13 @@ import yaml
 
 from demo import story
 from demo.stack import ROOT, Stack
-from devcluster.waiting import NotYet, wait
+from devcluster.waiting import NotYet, wait, wait_until_equal
 from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.spec import NodeSet
 from tests.e2e import handover, resolving, workloads
 from tests.e2e.conftest import nothing_left, sweep
+from tests.roots import RELEASE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -47,7 +50,7 @@ def apart(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         stack.nodeset: {**usual, "nodeSelector": {POOL: "near"}},
         FAR: {**usual, "nodeSelector": {POOL: FAR}},
     }
-    values["scheduler"] = {**values["scheduler"], "switchLabel": LEAF}
+    values["topology"] = {"source": "labels", "levels": [LEAF]}
     file = tmp_path_factory.mktemp("places") / "values.yaml"
     file.write_text(yaml.safe_dump(values))
     for node in nodes:
@@ -93,15 +96,35 @@ def test_a_job_on_nodes_of_both_nodesets_knows_their_names(stack: Stack, apart: 
     assert {rank: resolving.read(answers) for rank, answers in tasks.items()} == dict.fromkeys("012", truth)
 
 
-def test_neighbours_in_rank_are_at_one_switch(stack: Stack, apart: str, request: pytest.FixtureRequest) -> None:
+def test_neighbours_in_rank_are_at_one_switch_of_the_topology(
+    stack: Stack, apart: str, request: pytest.FixtureRequest
+) -> None:
     request.addfinalizer(lambda: stack.kubectl("delete", "job", "ranks", "--ignore-not-found"))
     stack.kubectl.apply(_indexed_job(stack))
     first, second, third = wait(lambda: _ranks(stack), timeout_s=60, what="all three run")
     stack.kubectl("delete", "job", "ranks", "--cascade=foreground")
-    for node in (first, second, third):
-        stack.kubectl("label", "node", node, f"{LEAF}={'b' if node == second else 'a'}", "--overwrite")
+    leaves = {first: "a", second: "b", third: "a"}
+    for node, leaf in leaves.items():
+        stack.kubectl("label", "node", node, f"{LEAF}={leaf}", "--overwrite")
+    wait_until_equal(lambda: _places(stack), leaves, timeout_s=60, what="the place of each node on its slurmd pod")
+    if RELEASE != "24.11":  # which gets the places with a file, at least ten minutes after the one before
+        wait_until_equal(lambda: _in_slurm(stack), leaves, timeout_s=60, what="the place of each node in Slurm")
     stack.kubectl.apply(_indexed_job(stack))
     assert wait(lambda: _ranks(stack), timeout_s=60, what="all three run again") == [first, third, second]
+
+
+def _places(stack: Stack) -> dict[str, str]:
+    """The place of each Node, as the syncer has noted it on the slurmd pod."""
+    return {pod.spec.node_name: pod.annotations.get(names.ANNOTATION_TOPOLOGY, "") for pod in stack.slurmd_pods()}
+
+
+def _in_slurm(stack: Stack) -> dict[str, str]:
+    """The leaf of each Node in the record of its Slurm node."""
+    records = stack.slurm_nodes()
+    return {
+        pod.spec.node_name: records[pod.name].get("Topology", "").removeprefix("tree:all:")
+        for pod in stack.slurmd_pods()
+    }
 
 
 def _indexed_job(stack: Stack) -> dict[str, object]:

@@ -21,6 +21,8 @@ PROGRAM = os.environ.get("SUNKPY_CLUSTER_AUTOSCALER", "")
 POOL = "gpu-pool"
 """Which nodes a NodeSet takes, and the node group of the autoscaler."""
 CPUS = 8
+_BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
+_REQUESTS = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
 _OWN = "default"
 """The namespace of the autoscaler."""
 _PROVIDER = {
@@ -31,33 +33,39 @@ _PROVIDER = {
     "configmap": {"name": "kwok-provider-templates"},
 }
 
-_BUFFERS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "capacitybuffers.autoscaling.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/autoscaler"},
-    },
-    "spec": {
-        "group": "autoscaling.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"kind": "CapacityBuffer", "listKind": "CapacityBufferList", "plural": "capacitybuffers",
-                  "singular": "capacitybuffer"},
-        "versions": [{
-            "name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": True,
-                "properties": {"spec": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": True,
-                    "properties": {
-                        "provisioningStrategy": {"type": "string", "default": "buffer.x-k8s.io/active-capacity"},
-                    },
-                }},
-            }},
-        }],
-    },
-}  # fmt: skip
-"""The CRD of CapacityBuffers, with any content and the default that the autoscaler needs."""
+
+def _crd(kind: str, version: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The CRD of a kind of the autoscaler, with any content."""
+    plural, anything = f"{kind.lower()}s", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {**anything, "properties": {"spec": {**anything, "properties": spec}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.autoscaling.x-k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/autoscaler"},
+        },
+        "spec": {
+            "group": "autoscaling.x-k8s.io",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "versions": [{
+                "name": version, "served": True, "storage": True, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    }  # fmt: skip
+
+
+_KINDS = [
+    _crd(
+        "CapacityBuffer",
+        "v1beta1",
+        {"provisioningStrategy": {"type": "string", "default": "buffer.x-k8s.io/active-capacity"}},
+    ),
+    _crd("ProvisioningRequest", "v1", {}),
+]
+"""The default is one that the autoscaler needs."""
 
 
 def _machine(most: int) -> dict[str, Any]:
@@ -82,7 +90,7 @@ def _machine(most: int) -> dict[str, Any]:
 def autoscale(apiserver: Apiserver, *, most: int) -> None:
     """Run a Cluster Autoscaler that makes up to `most` nodes. It looks each second, and removes a node that was empty
     for three seconds."""
-    apiserver.install([_BUFFERS], "capacitybuffers.autoscaling.x-k8s.io")
+    apiserver.install(_KINDS, ".autoscaling.x-k8s.io")
     templates = {"apiVersion": "v1", "kind": "List", "items": [_machine(most)]}
     config = {
         "kwok-provider-config": {"config": json.dumps(_PROVIDER)},
@@ -98,6 +106,7 @@ def autoscale(apiserver: Apiserver, *, most: int) -> None:
         "--scale-down-delay-after-delete=0s", "--scale-down-unneeded-time=3s",
         "--unremovable-node-recheck-timeout=1s", "--node-delete-delay-after-taint=1s",
         "--capacity-buffer-controller-enabled", "--capacity-buffer-pod-injection-enabled",
+        "--enable-provisioning-requests",
         env={"KUBECONFIG": admin, "KWOK_PROVIDER_MODE": "local", "POD_NAMESPACE": _OWN},
     )  # fmt: skip
 
@@ -141,9 +150,12 @@ class Kubelets:
     @property
     def asked(self) -> int:
         """How many nodes something stands for."""
-        found = self.apiserver.ask("admin", "GET", "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers")
-        buffers = found.json()["items"] if found.is_success else []
-        return len(self.placeholders) + sum(each["spec"]["replicas"] for each in buffers)
+        buffers, requests = (
+            found.json()["items"] if (found := self.apiserver.ask("admin", "GET", path)).is_success else []
+            for path in (_BUFFERS, _REQUESTS)
+        )
+        bundles = sum(pods["count"] for each in requests for pods in each["spec"]["podSets"])
+        return len(self.placeholders) + sum(each["spec"]["replicas"] for each in buffers) + bundles
 
     def boot(self) -> dict[str, dict[str, Any]]:
         """Nodes that are new get what a kubelet gives them; all nodes."""

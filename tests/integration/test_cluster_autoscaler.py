@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from sunkpy.operator.term import Term
 from sunkpy.runtime.process import Process
 from tests.integration.apiserver import Apiserver, alone
 from tests.integration.cluster_autoscaler import POOL, PROGRAM, Kubelets, autoscale, slurmd_node
+from tests.polling import until
 from tests.unit.charts.rendering import render
 
 pytestmark = [
@@ -111,21 +113,21 @@ class World(Kubelets):
             self.patch(path, {"metadata": {"annotations": receipt}})
 
 
-@pytest.fixture
-def apiserver(tmp_path: Path) -> Iterator[Apiserver]:
-    """An apiserver with the Cluster Autoscaler at work on it."""
-    with alone(tmp_path, {OPERATOR: "system:serviceaccount:research:demo-operator"}) as apiserver:
+@contextlib.contextmanager
+def with_operator(folder: Path) -> Iterator[Apiserver]:
+    """An apiserver with the rights of the operator's chart."""
+    with alone(folder, {OPERATOR: "system:serviceaccount:research:demo-operator"}) as apiserver:
         apiserver.install(
             render("sunkpy", {"nodeSetNamespaces": ["default"]}), "nodesets.sunkpy.dev", "-operator", "-operator-token"
         )
         apiserver.make_account("default")
-        autoscale(apiserver, most=MOST)
         yield apiserver
 
 
-@pytest.fixture
-async def world(apiserver: Apiserver, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """A NodeSet without nodes, and the operator, with the rights of its chart."""
+@contextlib.asynccontextmanager
+async def growing(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """A NodeSet without nodes, and the operator, while the block runs."""
+    apiserver = world.apiserver
     template = {"metadata": {}, "spec": {"nodeSelector": {"pool": POOL}, "containers": [
         {"name": "slurmd", "image": "slurmd", "resources": {"requests": {"cpu": "100m"}}}]}}  # fmt: skip
     growth = {"ask": "placeholders", "potential": MOST + 2, "releaseAfterSeconds": 3}
@@ -135,13 +137,41 @@ async def world(apiserver: Apiserver, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     }  # fmt: skip
     assert wait_until(lambda: apiserver.ask("admin", "POST", NODESETS, nodeset).is_success, timeout_s=60)
     monkeypatch.setenv("KUBECONFIG", str(apiserver.kubeconfig(OPERATOR)))
+    before = _sockets()
     async with await Kube.connect(apiserver.kubeconfig(OPERATOR)) as kube:
         running = Process(OPERATOR, OperatorSettings())
         term = asyncio.create_task(Term(kube, running, OperatorSettings(), OperatorMetrics(running.registry)).run())
-        yield World(apiserver)
+        yield world
         term.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await term
+
+    async def is_closed() -> bool:
+        return _sockets() <= before
+
+    await until(is_closed, timeout_s=10, what="the operator's connections are closed, a moment after the operator ends")
+
+
+def _sockets() -> int:
+    """How many this process has."""
+    return sum(
+        link.is_symlink() and os.readlink(link).startswith("socket:") for link in Path("/proc/self/fd").iterdir()
+    )
+
+
+@pytest.fixture
+def apiserver(tmp_path: Path) -> Iterator[Apiserver]:
+    """An apiserver with the Cluster Autoscaler at work on it."""
+    with with_operator(tmp_path) as apiserver:
+        autoscale(apiserver, most=MOST)
+        yield apiserver
+
+
+@pytest.fixture
+async def world(apiserver: Apiserver, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """A cluster whose nodes the Cluster Autoscaler buys."""
+    async with growing(World(apiserver), monkeypatch) as world:
+        yield world
 
 
 def from_zero_and_back(world: World, ask: str) -> None:
@@ -159,21 +189,37 @@ def from_zero_and_back(world: World, ask: str) -> None:
     assert len(world.bought) == MOST
 
 
-@pytest.mark.parametrize("ask", ["placeholders", "capacityBuffer"])
+@pytest.mark.parametrize("ask", ["placeholders", "capacityBuffer", "provisioningRequest"])
 async def test_nodes_come_for_jobs_and_go_when_nothing_runs_there(world: World, ask: str) -> None:
     await asyncio.to_thread(from_zero_and_back, world, ask)
 
 
-def more_than_there_can_be(world: World) -> None:
+def more_than_there_can_be(world: World, ask: str) -> None:
+    world.patch(f"{NODESETS}/compute", {"spec": {"growth": {"ask": ask}}})
     world.jobs_want = MOST + 2
     world.until(lambda: len(world.slurmd_pods) == MOST)
     world.until(lambda: any(reason == "NodesRefused" for reason, _ in world.events), timeout_s=90)
     note = next(note for reason, note in world.events if reason == "NodesRefused")
     assert "NotTriggerScaleUp" in note
     assert "max node group size reached" in note
-    assert len(world.placeholders) == 2
+    assert world.asked == 2
     assert len(world.bought) == MOST
 
 
-async def test_an_autoscaler_that_may_not_buy_more_is_heard_within_a_minute(world: World) -> None:
-    await asyncio.to_thread(more_than_there_can_be, world)
+@pytest.mark.parametrize("ask", ["placeholders", "capacityBuffer"])
+async def test_an_autoscaler_that_may_not_buy_more_is_heard_within_a_minute(world: World, ask: str) -> None:
+    await asyncio.to_thread(more_than_there_can_be, world, ask)
+
+
+def a_job_that_needs_more_than_there_can_be(world: World) -> None:
+    world.patch(f"{NODESETS}/compute", {"spec": {"growth": {"ask": "provisioningRequest"}}})
+    world.jobs_want = MOST + 2
+    world.until(lambda: any(reason == "NodesRefused" for reason, _ in world.events), timeout_s=90)
+    note = next(note for reason, note in world.events if reason == "NodesRefused")
+    assert note.startswith(f"asked autoscalers for {MOST + 2} nodes by ProvisioningRequest ")
+    assert "CapacityIsNotFound: " in note
+    assert not world.bought, "all of its nodes come, or none"
+
+
+async def test_of_a_job_whose_nodes_cannot_all_come_none_is_bought(world: World) -> None:
+    await asyncio.to_thread(a_job_that_needs_more_than_there_can_be, world)

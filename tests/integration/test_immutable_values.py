@@ -276,6 +276,15 @@ def test_a_claim_keeps_the_class_that_values_named(api: Apiserver):
         assert upgrade(api, values) == ""
 
 
+def test_a_claim_of_somebody_else_stays_theirs_while_values_want_none_of_its_name(api: Apiserver):
+    """Two slurmctld would want one of this name."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "theirs"}
+    api.make(CLAIMS, {"metadata": {"name": "demo-state"}, "spec": spec})
+    assert upgrade(api, {}) == ""
+    assert api.ask("admin", "GET", f"{CLAIMS}/demo-state").json()["metadata"].get("labels", {}) == {}
+    remove(api, "demo-state")
+
+
 def test_the_same_size_in_other_words_is_the_same(api: Apiserver):
     sizes = {
         "slurmctld": {"persistence": {"size": "1024Mi"}},

@@ -38,7 +38,6 @@ systemd-resolve systemd-timesync tape tty users utmp uucp video voice www-data _
 {{- $gid = get (get $.Values.users.groups .) "gid" | int64 | toString }}
 {{- else }}
 {{- with get $gids $uid }}{{ fail (printf "%s: without a value `group`, %s gets a group whose gid is the uid, but gid %s is already used by %s: set %s.group" $path $name $uid . $path) }}{{ end }}
-{{- $_ := set $gids $uid $name }}
 {{- if ne $name "user1" }}{{ $group = append $group (printf "%s:*:%s:" $name $uid) }}{{ end }}
 {{- end }}
 {{- range $person.groups }}

@@ -102,6 +102,14 @@ class StandIn(KubeObject, frozen=True, kw_only=True):
         return next((each for each in self.status.conditions if each.type == type_), None)
 
     @property
+    def told_of(self) -> tuple[str, ...]:
+        """The uids of the objects whose Events say whether a node comes. Karpenter writes no Events about a
+        CapacityBuffer, but about virtual pods, one for each wanted node, whose uids end with their number
+        (pkg/controllers/provisioning/buffers.go). Of these the last one is the first to get no node.
+        """
+        return (self.uid, f"{self.uid}-{self.spec.replicas}") if self.spec.replicas else (self.uid,)
+
+    @property
     def job(self) -> str:
         """The job for which a ProvisioningRequest asks for nodes, as `GrowthRequest.number` names it; empty for other
         objects.
@@ -440,11 +448,17 @@ never sees a placeholder.
 """
 
 
+_REFUSED: Final = (("Failed", "True"), ("Provisioned", "False"), ("ReadyForProvisioning", "False"))
+"""Conditions of objects that ask for nodes, and their status when no node comes. The Cluster Autoscaler tries again
+after `Provisioned` is False, and not after `Failed` (provisioningrequest/besteffortatomic, checkcapacity).
+"""
+
+
 def explain_refusal(found: StandIn, told: Iterable[Told], now: datetime) -> str:
     """Return why no node comes for this object, in the words of an autoscaler, or that no autoscaler has reacted. Empty
     if an autoscaler is at work, or if it is too early to say.
     """
-    for type_, is_refused in (("Failed", "True"), ("ReadyForProvisioning", "False")):
+    for type_, is_refused in _REFUSED:
         condition = found.condition(type_)
         if condition is not None and condition.status == is_refused:
             return f"{condition.reason}: {condition.message}"

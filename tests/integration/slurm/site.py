@@ -7,6 +7,7 @@ compute.ssh its sshd is started as there, too, on a port of its own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -259,8 +260,9 @@ class Site:
         """Kill the slurmd container of one node; another container is started."""
         slurmd = int(self.root_of(node).parent.name)
         keeper = int(Path(f"/proc/{slurmd}/stat").read_text().rpartition(")")[2].split()[1])
-        for pid in (keeper, slurmd):
-            os.kill(pid, signal.SIGKILL)
+        os.kill(keeper, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended with its keeper
+            os.kill(slurmd, signal.SIGKILL)
 
     def look_for_lost(self, node: str) -> str:
         """What requeue-lost says that starts now on a node, where as in a pod no process of another node is seen."""

@@ -162,3 +162,14 @@ async def test_what_passes_leaves_the_node_at_once(real: RealSlurm, admin: Slurm
     told = "$EUID $HOME $SITE $(command -v slurmd)"
     check = await begin(real, admin, f'set -eu; [ "{told}" = "0 /root two words /usr/sbin/slurmd" ]')
     assert await how_it_ended(real, admin, check) == (Outcome.PASSED, "", "")
+
+
+async def test_the_programs_of_the_image_check_memory_and_disk(real: RealSlurm, admin: Slurm) -> None:
+    passes = await begin(real, admin, "set -e; verify-memory 10 16; verify-disk /tmp 4")
+    assert await how_it_ended(real, admin, passes) == (Outcome.PASSED, "", "")
+    await happens(real, lambda: _is_idle(admin))
+    fails = await begin(real, admin, "set -e; verify-memory 10 16; verify-disk /tmp/none 4")
+    outcome, _, log = await how_it_ended(real, admin, fails)
+    assert outcome is Outcome.FAILED
+    assert "verify-disk: /tmp/none: cannot write: dd: failed to open" in log
+    await admin.cancel_job(fails, user="root")

@@ -261,6 +261,17 @@ def test_the_newest_in_the_bucket_stays_however_old_it_is(database: Database, bu
     assert bucket.names() == {OLD}
 
 
+def test_an_old_backup_leaves_a_bucket_that_has_more_than_one_answer_lists(database: Database, bucket: Bucket):
+    """An answer lists 1,000."""
+    now = datetime.now(UTC)
+    young = {f"{NAME}-{now - timedelta(minutes=minutes):%Y%m%dT%H%M%SZ}.sql.gz" for minutes in range(1001)}
+    (bucket.folder / "old/slurm").mkdir(parents=True, exist_ok=True)
+    for name in (OLD, *young):
+        (bucket.folder / "old/slurm" / name).touch()
+    database.run(*keep(bucket))
+    assert bucket.names() == young
+
+
 def test_the_time_at_which_the_bucket_had_all_is_kept(database: Database, bucket: Bucket):
     """It is what an alert looks at: not that of a copy that failed."""
     stamp = database.backups / f".{NAME}.copied"

@@ -396,6 +396,14 @@ async def test_the_devices_in_slurm_are_those_that_start_slurmd_found_last(site:
     assert why_unproved(old.extra, _slurmd_pod(second_s), utc_now()) != ""
     assert why_unproved(new.extra, _slurmd_pod(second_s), utc_now()) == ""
     assert [device.file for device in read_extra(new.extra)["gpu"]] == ["gpu0", "gpu1"]
+
+    async def is_mended() -> bool:
+        return (await admin.node("g1")).extra == new.extra
+
+    # A slurmctld that is killed before it has saved the new list has the old one when it starts again.
+    assert site.slurm.run_as("slurm", "scontrol", "update", "nodename=g1", f"extra={old.extra}") == (0, "")
+    assert not await is_mended()
+    await happens(site.slurm, is_mended)
     await admin.close()
 
 

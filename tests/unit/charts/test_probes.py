@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,16 @@ def test_a_process_of_sunkpy_that_hangs_is_ended():
 def test_a_daemon_that_reads_or_converts_for_days_is_not_ended(name: str):
     (probe,) = [container["startupProbe"] for owner, container in _containers() if owner == name]
     assert probe["periodSeconds"] * probe["failureThreshold"] >= 7 * 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("socket", "is_ready"), [("00000000:1AA3 00000000:0000 0A", True), ("0100007F:1AA3 0100007F:C350 01", False)]
+)
+def test_slurmdbd_is_ready_while_it_listens(tmp_path: Path, socket: str, is_ready: bool):
+    (probe,) = [container["readinessProbe"] for owner, container in _containers() if owner == "demo-slurmdbd"]
+    (tmp_path / "tcp").write_text(f"   0: {socket} 00000000:00000000\n")
+    here = [word.replace("/proc/net", str(tmp_path)) for word in probe["exec"]["command"]]
+    assert (subprocess.run(here, stderr=subprocess.DEVNULL, check=False).returncode == 0) is is_ready
 
 
 def test_slurmctld_is_reached_while_it_does_not_say_that_it_is_ready():

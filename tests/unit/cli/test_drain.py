@@ -87,6 +87,13 @@ async def test_without_slurm_the_cordon_is_still_there_to_be_set(world, tmp_path
     assert (code, "Slurm was not asked" in text) == (1, True)
 
 
+async def test_without_slurm_a_drain_there_is_known_from_the_slurmd_pod(world, tmp_path):
+    notes = {names.ANNOTATION_SLURM_STATE: "IDLE+DRAIN", names.ANNOTATION_DRAIN: "bad fan"}
+    world.api.change("pods", "slurm", "slurmd-1", {"metadata": {"annotations": notes}})
+    code, text = await shown(world, tmp_path, "undrain", "n1", asks_slurm=False)
+    assert (code, "bad fan" in text) == (1, True)
+
+
 async def test_a_node_that_changes_in_between_and_a_right_that_is_missing_are_said(world, tmp_path):
     world.api.refuse_patch["node-1"] = 409
     code, text = await shown(world, tmp_path, "drain", "n1", *REASON)

@@ -226,6 +226,9 @@ async def test_the_past_of_a_node_is_of_its_own_objects(world, tmp_path):
     assert "Kubernetes does not record who cordoned a Node" in text
     code, text = await shown(world, tmp_path, "history", "n9")
     assert (code, text.startswith("Node n9 does not exist\n")) == (1, True)
+    world.put("nodes", {"metadata": {"name": "node-3", "annotations": {names.ANNOTATION_PLACED_ON: "n3"}}})
+    _, text = await shown(world, tmp_path, "history", "node-3")
+    assert text.startswith("Node node-3 (Slurm node n3)\n"), "its slurmd pod is gone"
     world.slurm.is_down = True
     code, text = await shown(world, tmp_path, "history", "node-1", "-o", "yaml")
     assert (code, yaml.safe_load(text)["unread"][0].startswith("Slurm's side: ")) == (3, True)

@@ -334,6 +334,26 @@ async def test_an_autoscaler_that_refuses_is_heard_and_its_placeholders_stay(rig
     assert len(rig.api.names("pods")) == 2
 
 
+async def test_what_karpenter_says_of_the_virtual_pods_of_a_buffer_is_heard(rig):
+    buffers(rig.api)
+    rig.want(2, ("7", 2))
+    await rig.step()
+    uid = rig.api.find("capacitybuffers", "gpu-wanted")["metadata"]["uid"]
+    for number in (1, 2):
+        about = {"kind": "Pod", "name": f"capacity-buffer-gpu-wanted-{number}", "uid": f"{uid}-{number}"}
+        reason, message = ("Nominated", "nodeclaim/a") if number == 1 else ("FailedScheduling", "exceeds limits")
+        rig.api.put(
+            "events",
+            {
+                "metadata": {"name": f"virtual-{number}", "namespace": "slurm"}, "involvedObject": about,
+                "reason": reason, "message": message, "note": message, "lastTimestamp": rfc3339(NOW),
+            },
+        )  # fmt: skip
+    await rig.step()
+    why = "asked autoscalers for 2 nodes by CapacityBuffer gpu-wanted: FailedScheduling: exceeds limits"
+    assert ("NodesRefused", why) in rig.events
+
+
 async def test_silence_of_autoscalers_is_told_after_a_minute(rig):
     rig.want(1)
     await rig.step()

@@ -94,6 +94,28 @@ def report(api: Apiserver, pod: str, **conditions: str) -> None:
     api.change("pods", "slurm", pod, {"spec": {"nodeName": f"n{int(pod[-3:])}"}, "status": {"conditions": told}})
 
 
+class Operator:
+    """The operator that is at work, and the next one after it."""
+
+    def __init__(self, server: Apiserver, kube: Kube) -> None:
+        self._server, self._kube = server, kube
+
+    def start(self) -> None:
+        running = Process("operator", SETTINGS)
+        self._server.registry = running.registry
+        self._task = asyncio.create_task(Term(self._kube, running, SETTINGS, OperatorMetrics(running.registry)).run())
+
+    async def end(self) -> None:
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def replace(self) -> None:
+        """End it where it stands. The next one knows only what is on the apiserver."""
+        await self.end()
+        self.start()
+
+
 @pytest.fixture
 async def api(tmp_path, monkeypatch):
     """An apiserver with two nodes, and the operator at work on it."""
@@ -102,17 +124,14 @@ async def api(tmp_path, monkeypatch):
     server.put("nodes", node(2))
     async with answering(server.handle, tmp_path) as kubeconfig, await Kube.connect(kubeconfig) as kube:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        running = Process("operator", SETTINGS)
-        term = Term(kube, running, SETTINGS, OperatorMetrics(running.registry))
-        task = asyncio.create_task(term.run())
-        server.registry = running.registry
+        operator = Operator(server, kube)
+        server.replace_operator = operator.replace
         try:
+            operator.start()
             await server.until(lambda: "nodesets" in server.watched)
             yield server
         finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await operator.end()
 
 
 async def test_a_nodeset_gets_its_pods_and_reports_them(api):
@@ -416,6 +435,46 @@ async def test_a_remedy_that_an_operator_wrote_before_it_died_is_written_once(ap
     await api.until(lambda: "HealthReturned" in api.reasons())
     assert api.names("jobs") == [name]
     assert not {"HealthRemedyWritten", "HealthRemedyFailed"} & set(api.reasons())
+
+
+async def test_an_operator_that_ends_at_any_step_of_a_sick_node_is_followed_by_one_that_goes_on(api):
+    """Each step is made by another operator: signal, drain, idle, remedy, check, return."""
+    api.define("batch/v1", "Job", "jobs")
+    template = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+    api.put("nodesets", nodeset(replicas=1, template={**template, **nodeset()["spec"]["template"]}))
+    await api.until(lambda: api.names("pods") == ["gpu-012-001"])
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True"})
+    first = api.find("pods", "gpu-012-001")["metadata"]["uid"]
+
+    async def stands_at(state: State) -> None:
+        said = f'"state":"{state.value}"'
+        await api.until(lambda: said in (noted(api, "nodes", "n1", names.ANNOTATION_HEALTH) or ""))
+        await api.replace_operator()
+
+    api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": "stuck"}}})
+    await stands_at(State.CLOSING)
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN))
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True", names.CONDITION_DRAIN: "True"})
+    await stands_at(State.DRAINING)
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await stands_at(State.DRAINED)
+    await answer_the_question(api, "gpu-012-001")
+    await stands_at(State.REMEDY)
+    await api.until(lambda: len(api.names("jobs")) == 1)
+    api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": None}}})
+    await stands_at(State.VERIFY)
+    await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/verification"))
+    await api.replace_operator()
+    api.change("pods", "slurm", "gpu-012-001", receipt(token(api, "gpu-012-001")))
+    await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
+    second = api.find("pods", "gpu-012-001")["metadata"]["uid"]
+    await api.replace_operator()
+    assert '"state":"verify"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH), "its check has not passed"
+    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await stands_at(State.WELL)
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_HEALTH_DRAIN) is None)
+    assert len(api.names("jobs")) == 1, "the remedy is asked for once"
+    assert api.find("pods", "gpu-012-001")["metadata"]["uid"] == second, "it is checked once"
 
 
 async def test_a_drain_request_is_answered_once_nothing_runs_there(api):

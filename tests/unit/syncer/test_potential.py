@@ -17,11 +17,11 @@ OURS = "demo-potential"
 OFFER = "CPUs=2 RealMemory=4000 Gres=gpu:h100:1 Feature=gpu"
 
 
-def nodeset(world: World, **growth: Any) -> None:
+def nodeset(world: World, name: str = "gpu", **growth: Any) -> None:
     world.api.put(
         "nodesets",
         {
-            "metadata": {"name": "gpu", "namespace": "slurm"},
+            "metadata": {"name": name, "namespace": "slurm"},
             "spec": {"cluster": "c1", "template": {}, "growth": growth},
         },
     )
@@ -90,6 +90,19 @@ async def test_records_go_with_the_wish_and_without_one_nothing_is_written(told:
         await told.until(lambda: counts(told) == [("1", OFFER)])
         nodeset(told)
         await told.until(lambda: text(told) == "")
+
+
+async def test_one_nodeset_of_several_gets_records(told: World) -> None:
+    nodeset(told)
+    nodeset(told, "cpu")
+    register(told)
+    async with told.syncing():
+        nodeset(told, potential=2)
+        await told.until(lambda: counts(told) == [("1", OFFER)])
+        nodeset(told)
+        await told.until(lambda: text(told) == "")
+        nodeset(told, potential=3)
+        await told.until(lambda: counts(told) == [("2", OFFER)])
 
 
 async def test_a_record_stands_below_the_root_of_the_tree_or_jobs_of_several_nodes_would_not_count_it(

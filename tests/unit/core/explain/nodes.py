@@ -89,6 +89,9 @@ NODES: dict[str, Callable[[], NodeFacts]] = {
     "set-down": lambda: node(
         slurm=msgspec.structs.replace(slurm_node(), state=frozenset({"DOWN"}), reason="bad dimm"),
     ),
+    "rebooted": lambda: node(
+        slurm=msgspec.structs.replace(slurm_node(), state=frozenset({"DOWN"}), reason="Node unexpectedly rebooted"),
+    ),
     "sick": lambda: node(health=record(State.DRAINED, "label", due="2026-11-28T13:00:00Z")),
     "needs-a-person": lambda: node(
         slurm=msgspec.structs.replace(slurm_node(), state=frozenset({"IDLE", "DRAIN"}), reason="k8s: health: label"),

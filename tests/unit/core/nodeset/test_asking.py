@@ -320,10 +320,22 @@ def test_who_refuses_a_node_is_heard(told, age_s, why):
     assert explain_refusal(found, said, NOW + timedelta(seconds=age_s)) == why
 
 
-def test_a_request_that_failed_says_so():
+LATER = "Capacity is not found, CA will try to find it later."
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        (("Failed", "True", "OutOfStock", "no a3 in zone b"), "OutOfStock: no a3 in zone b"),
+        (("Provisioned", "False", "CapacityIsNotFound", LATER), f"CapacityIsNotFound: {LATER}"),
+        (("Provisioned", "True", "CapacityIsProvisioned", "Capacity is found in the cluster."), ""),
+        (("Accepted", "True", "Accepted", "ProvisioningRequest is accepted by ClusterAutoscaler"), ""),
+    ],
+)
+def test_a_request_that_is_refused_says_so(condition, why):
     made = steps(asking(wanted=4, requests=[("7", 4)]), ALL)[1]
-    failed = {"type": "Failed", "status": "True", "reason": "OutOfStock", "message": "no a3 in zone b"}
-    assert explain_refusal(stored(made.body, conditions=[failed]), [], NOW) == "OutOfStock: no a3 in zone b"
+    said = dict(zip(("type", "status", "reason", "message"), condition, strict=True))
+    assert explain_refusal(stored(made.body, conditions=[said]), [], NOW + timedelta(hours=1)) == why
 
 
 def test_what_is_named_and_not_there_is_told():

@@ -76,6 +76,15 @@ def test_a_cordoned_node_stays_eligible_because_slurm_drains_it():
     assert judge(make_pod(), make_node(taints=[cordon], unschedulable=True)).eligible
 
 
+@pytest.mark.parametrize(
+    "condition",
+    ["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable"],
+)
+def test_a_node_stays_eligible_with_a_taint_that_kubernetes_takes_away_again(condition):
+    taint = Taint(key=f"node.kubernetes.io/{condition}", effect="NoSchedule")
+    assert judge(make_pod(), make_node(taints=[taint])).eligible
+
+
 def test_what_is_reserved_from_slurm_is_not_offered():
     small = SlurmNode(name="s-node1", cpus=3, memory_mib=4096)
     found = judge(make_pod(requests={"cpu": "4"}), make_node(), slurm=small)

@@ -68,6 +68,12 @@ def test_of_a_long_name_what_is_above_becomes_a_hash_so_that_leaves_of_a_switch_
     assert switch_names(("x" * 70,)) == ("c71bd109227e-" + "x" * 32,)
 
 
+@pytest.mark.parametrize("length", range(48, 64))
+def test_no_name_of_a_leaf_is_longer_than_slurm_takes(length):
+    _, leaf = switch_names(("s" * 63, "l" * length))
+    assert len(leaf) <= 63
+
+
 @pytest.mark.parametrize(
     ("place", "plugins", "spec"),
     [

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from sunkpy.core.gang.families import kueue
+from sunkpy.core.gang.gang import ANY_SEAT
 from tests.unit.core.gang.families.wanted import left_out, pod_size, size, wanted
 from tests.unit.core.gang.families.workload import gang, gangs, manifest, owner, pod, seats, too_many
 
@@ -109,6 +110,15 @@ def test_numbered_pods_take_their_own_places():
         for index in (2, 0, 1)
     ]
     assert seats(gang(pods))["pod"] == (3, 3, [("p0", 0), ("p1", 1), ("p2", 2)])
+
+
+@pytest.mark.parametrize("numbers", [("0", "2"), ("0", "x"), ("0", "")])
+def test_a_number_that_is_no_place_of_the_group_makes_all_numbers_worthless(numbers):
+    pods = [
+        pod(f"p{at}", labels={GROUP: "group", kueue.POD_INDEX: number}, annotations={COUNT: "2"})
+        for at, number in enumerate(numbers)
+    ]
+    assert seats(gang(pods))["pod"] == (2, 2, [("p0", ANY_SEAT), ("p1", ANY_SEAT)])
 
 
 @pytest.mark.parametrize(

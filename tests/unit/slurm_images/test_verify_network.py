@@ -1,0 +1,165 @@
+"""The check of the network between nodes: processes of one machine, two by two, over TCP."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[3] / "slurm-images" / "bin" / "verify-network"
+USAGE = "usage: srun --ntasks-per-node=1 verify-network [MIB [LEAST]]"
+ASK = "use --ntasks-per-node=1"
+GOOD = ", the slowest has "
+MIB = 2**20
+
+
+class Job:
+    """A job on `count` nodes, which are all here. Of each in `without` Slurm has no address."""
+
+    def __init__(self, folder: Path, count: int, *, without: tuple[int, ...] = ()) -> None:
+        self.folder, self.count = folder, count
+        self.id = random.randrange(1, 9000)
+        records = "".join(
+            f"NodeName=n{number} Arch=x86_64 NodeAddr={'' if number in without else '127.0.0.1'} X=1\\n"
+            for number in range(count)
+        )
+        names = "".join(f"n{number}\\n" for number in range(count))
+        scontrol = f"#!/bin/bash\n[[ $* == *hostnames* ]] && printf '{names}' || printf '{records}'\n"
+        (folder / "scontrol").write_text(scontrol)
+        (folder / "scontrol").chmod(0o755)
+
+    def start(self, number: int, *words: str) -> subprocess.Popen[str]:
+        """The task on a node."""
+        environment = {
+            "PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_NODEID": str(number), "SLURM_JOB_ID": str(self.id),
+            "SLURM_STEP_NODELIST": f"n[0-{self.count - 1}]", "SLURM_STEP_TASKS_PER_NODE": f"1(x{self.count})",
+            "SUNKPY_WITHIN_S": "3",
+        }  # fmt: skip
+        return subprocess.Popen(
+            [SCRIPT, *(words or ("2",))], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def port(self, number: int) -> int:
+        return 20000 + self.id + number
+
+    @contextlib.contextmanager
+    def running(self, *numbers: int) -> Iterator[dict[int, subprocess.Popen[str]]]:
+        tasks = {number: self.start(number) for number in numbers}
+        try:
+            yield tasks
+        finally:
+            for task in tasks.values():
+                task.kill()
+
+
+def end(task: subprocess.Popen[str]) -> tuple[int, list[str]]:
+    said, _ = task.communicate(timeout=60)
+    return task.returncode, said.splitlines()
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_each_node_exchanges_data_with_every_other_one(tmp_path: Path, count: int) -> None:
+    with Job(tmp_path, count).running(*range(count)) as tasks:
+        for number, task in tasks.items():
+            code, (line,) = end(task)
+            assert (code, line.partition(GOOD)[0]) == (
+                0,
+                f"verify-network: n{number}: {count - 1} of {count - 1} pairs are good",
+            )
+
+
+def test_a_node_that_does_not_answer_is_told_by_the_others_which_are_not_at_fault(tmp_path: Path) -> None:
+    with Job(tmp_path, 4).running(0, 1, 3) as tasks:
+        for number, task in tasks.items():
+            code, (bad, counted) = end(task)
+            why = "no connection from it" if number < 2 else "cannot connect to it: Connection refused"
+            assert (code, bad) == (0, f"verify-network: n{number} with n2: {why}")
+            assert counted.partition(GOOD)[0] == f"verify-network: n{number}: 2 of 3 pairs are good"
+
+
+def test_one_that_reaches_nobody_is_at_fault_itself(tmp_path: Path) -> None:
+    with Job(tmp_path, 3, without=(0, 1)).running(2) as tasks:
+        code, said = end(tasks[2])
+    assert (code, said) == (
+        1,
+        [
+            "verify-network: n2 with n1: cannot connect to it: Slurm has no address of it",
+            "verify-network: n2 with n0: cannot connect to it: Slurm has no address of it",
+            "verify-network: n2: 0 of 2 pairs are good",
+        ],
+    )
+
+
+def test_a_pair_that_is_slower_than_it_should_be_is_bad(tmp_path: Path) -> None:
+    job = Job(tmp_path, 2)
+    tasks = [job.start(number, "2", "99999999") for number in range(2)]
+    for number, task in enumerate(tasks):
+        code, (bad, counted) = end(task)
+        assert code == 1
+        assert bad.startswith(f"verify-network: n{number} with n{1 - number}: ")
+        assert bad.endswith(" MiB/s, and 99999999 should be")
+        assert counted == f"verify-network: n{number}: 0 of 1 pairs are good"
+
+
+def test_data_that_change_on_the_way_are_noticed(tmp_path: Path) -> None:
+    """The test is between both, and changes one byte of what comes back."""
+    job = Job(tmp_path, 2)
+    behind = Job(tmp_path, 2)
+    behind.id = job.id + 5  # the real n0
+    with socket.create_server(("127.0.0.1", job.port(0))) as server:
+        first = behind.start(0)
+        thread = threading.Thread(target=_relay, args=(server, behind), daemon=True)
+        thread.start()
+        second = job.start(1)
+        code, (bad, _) = end(second)
+        first.kill()
+        first.communicate()
+        thread.join()
+    assert code == 1
+    assert bad == "verify-network: n1 with n0: MiB 2 of 2 from it differs from what was sent"
+
+
+def _relay(server: socket.socket, to: Job) -> None:
+    """Pass on what comes from n1 to the real n0, and back with a fault in the second MiB."""
+    near, _ = server.accept()
+    with near, _connected(to.port(0)) as far:
+        number, _ = struct.unpack(">II", near.recv(8, socket.MSG_WAITALL))
+        far.sendall(struct.pack(">II", number, to.id))
+        came = 0
+        while text := far.recv(65536):
+            at = MIB + 777 - came
+            came += len(text)
+            if 0 <= at < len(text):
+                text = text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :]
+            near.sendall(text)
+
+
+def _connected(port: int) -> socket.socket:
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            return socket.create_connection(("127.0.0.1", port))
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "says"),
+    [
+        ({}, (), "verify-network: not in a job: use srun --ntasks-per-node=1 verify-network"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, (), "verify-network: more than one task on a node: " + ASK),
+        ({}, ("1G",), USAGE),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_told(environment: dict[str, str], words: tuple[str, ...], says: str) -> None:
+    job = {"SLURM_NODEID": "0", "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "n[0-1]"} if environment else {}
+    done = subprocess.run(
+        [SCRIPT, *words], env={"PATH": os.environ["PATH"], **job, **environment}, capture_output=True, text=True,
+        check=False, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode != 0, done.stderr.strip()) == (True, says)
