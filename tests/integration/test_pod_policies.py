@@ -222,6 +222,10 @@ def resized(apiserver: Apiserver, name: str, user: str = "tenant") -> httpx.Resp
 
 def test_nobody_takes_more_of_a_node_than_slurm_gave(apiserver: Apiserver) -> None:
     """Its job stays as it is: one cpu would become the node."""
+    # From Kubernetes 1.37 on, the node of a pod that is resized has to exist.
+    room = {"cpu": "128", "memory": "1Ti", "pods": "9"}
+    node = {"metadata": {"name": "n1"}, "status": {"capacity": room, "allocatable": room}}
+    assert apiserver.ask("admin", "POST", "/api/v1/nodes", node).is_success
     requests = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
     make_pod(apiserver, "small", nodeName="n1", **requests)
     refused = resized(apiserver, "small")

@@ -59,9 +59,16 @@ def test_kubernetes_says_its_version(minor: str):
 
 
 def test_another_kubernetes_than_the_default_is_built_with_its_own_libraries():
-    go_mod = kubernetes_of("1.37").go_mod
-    assert "require k8s.io/kubernetes v1.37.2" in go_mod
-    assert "replace k8s.io/client-go => k8s.io/client-go v0.37.2" in go_mod
+    go_mod = kubernetes_of("1.34").go_mod
+    assert "require k8s.io/kubernetes v1.34.4" in go_mod
+    assert "replace k8s.io/client-go => k8s.io/client-go v0.34.4" in go_mod
+
+
+def test_a_kubernetes_whose_archive_has_a_pinned_checksum_is_downloaded():
+    release = kubernetes_of("1.35").release
+    assert release is not None
+    assert release.archive.startswith("v1.35.4/kubernetes-server-linux-")
+    assert kubernetes_of("1.37").release is None
 
 
 def test_the_workload_api_is_on_where_there_is_one():
@@ -93,6 +100,10 @@ MODULE_OF = {
 NOT_SHARED = {
     "k8s.io/cri-api",
     "k8s.io/kubelet",
+    # containerd does not compile with later ones.
+    "github.com/containerd/containerd/api",
+    "github.com/opencontainers/runtime-spec",
+    "go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc",
     # Two or three packages each.
     "github.com/containerd/platforms",
     "github.com/containernetworking/plugins",
