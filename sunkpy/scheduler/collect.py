@@ -17,7 +17,7 @@ from sunkpy.core.gang.seating.named_nodes import eligible_named_nodes
 from sunkpy.core.gang.seating.slots import plan_slots
 from sunkpy.core.gang.snapshot import Snapshot, explain_generation
 from sunkpy.core.model.alike import one_of_each, template_of
-from sunkpy.core.model.concerns import Concern, concerns_of
+from sunkpy.core.model.concerns import has_claimed_volumes
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.domains import DomainWish, in_one_domain
 from sunkpy.core.placement.eligibility import Eligibility, by_names, in_common, minus, takes_features
@@ -225,7 +225,7 @@ class Collector:
         `may_grow`: an autoscaler may add nodes. Nodes that lack free storage are then excluded only if other nodes are
         left.
         """
-        pods = [pod for pod in pods if Concern.VOLUMES in concerns_of(pod.spec)]
+        pods = [pod for pod in pods if has_claimed_volumes(pod.spec)]
         if not pods:
             return eligibility
         storage, candidates = self._cluster.volumes.storage, self._cluster.candidates.lasting()

@@ -157,8 +157,12 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The concerns of all pods of the gang, also of those that do not exist yet: what they ask for besides CPUs,
         memory and a node with the right labels.
         """
-        shapes = (role.shape for role in self.roles if role.shape is not None)
-        return reduce(or_, map(concerns_of, (*shapes, *(pod.spec for pod in self.members))), Concern.NONE)
+        return reduce(or_, {concerns_of(spec) for spec in self._all_specs}, Concern.NONE)
+
+    @property
+    def _all_specs(self) -> list[PodSpec]:
+        shapes = [role.shape for role in self.roles if role.shape is not None]
+        return shapes + [pod.spec for pod in self.members]
 
     @property
     def first_wave(self) -> tuple[Pod, ...]:

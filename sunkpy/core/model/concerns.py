@@ -1,16 +1,17 @@
 """What a pod asks for besides CPUs, memory and a node with the right labels.
 
-Each concern has rules of its own, about devices, volumes or other pods. Most pods have no concern, and then the code of
-these rules is not entered. A pod that has a concern here may turn out to need nothing, but not the other way round: a
-pod without a concern never needs what the rules of this concern do. Other pods may have rules about a pod that has no
-concern itself.
+Each concern has rules of its own, about devices, volumes or other pods. Most pods have no concern, and then the
+scheduler does not ask what these rules say of the pod. A pod that has a concern here may turn out to need nothing, but
+not the other way round: a pod without a concern never needs what the rules of this concern do. Rules that other pods
+have about it, such as their anti-affinity, hold for each pod.
+
+These questions are asked at each event of a pod, so they are plain loops.
 """
 
 from __future__ import annotations
 
 import enum
 
-from sunkpy.core.model import matching
 from sunkpy.core.model.objects import PodSpec
 
 
@@ -31,15 +32,38 @@ class Concern(enum.Flag):
 def concerns_of(spec: PodSpec) -> Concern:
     """Return the concerns of a pod with this spec, existing or not."""
     found = Concern.NONE
-    if spec.resource_claims or _has_extended_resource(spec):
+    if asks_for_devices(spec):
         found |= Concern.DEVICES
-    if any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in spec.volumes):
+    if has_claimed_volumes(spec):
         found |= Concern.VOLUMES
-    if spec.anti_affinity_terms or spec.pod_affinity_terms or spec.host_ports or spec.hard_spread_constraints:
+    if looks_at_neighbours(spec):
         found |= Concern.NEIGHBOURS
     return found
 
 
-def _has_extended_resource(spec: PodSpec) -> bool:
-    asked = (spec.resources, *(each.resources for each in matching.containers_of(spec)))
-    return any("/" in name for each in asked for name in matching.wanted(each))
+def asks_for_devices(spec: PodSpec) -> bool:
+    """Return whether a pod with this spec has the concern `DEVICES`."""
+    if spec.resource_claims:
+        return True
+    for name in (*spec.resources.requests, *spec.resources.limits):
+        if "/" in name:
+            return True
+    for container in (*spec.init_containers, *spec.containers):
+        for name in (*container.resources.requests, *container.resources.limits):
+            if "/" in name:
+                return True
+    return False
+
+
+def has_claimed_volumes(spec: PodSpec) -> bool:
+    """Return whether a pod with this spec has the concern `VOLUMES`."""
+    if not spec.volumes:
+        return False
+    return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in spec.volumes)
+
+
+def looks_at_neighbours(spec: PodSpec) -> bool:
+    """Return whether a pod with this spec has the concern `NEIGHBOURS`."""
+    if spec.affinity is not None and (spec.anti_affinity_terms or spec.pod_affinity_terms):
+        return True
+    return bool(spec.topology_spread_constraints and spec.hard_spread_constraints) or bool(spec.host_ports)

@@ -105,7 +105,7 @@ class StandIn(KubeObject, frozen=True, kw_only=True):
     def told_of(self) -> tuple[str, ...]:
         """The uids of the objects whose Events say whether a node comes. Karpenter writes no Events about a
         CapacityBuffer, but about virtual pods, one for each wanted node, whose uids end with their number
-        (pkg/controllers/provisioning/buffers.go). Of these the last one is the first to get no node.
+        (seen with Karpenter 1.14). Of these the last one is the first to get no node.
         """
         return (self.uid, f"{self.uid}-{self.spec.replicas}") if self.spec.replicas else (self.uid,)
 

@@ -286,7 +286,8 @@ class Hooks:
         again_s: Callable[[], float] = lambda: inf,
     ) -> HookAnswer:
         """Return the answer to a Prolog or Epilog when `waits_for` returns nothing that it waits for, or after
-        `LONG_POLL_S`. It is asked again after each change of the gang, and after `again_s` seconds without one.
+        `LONG_POLL_S`. It is asked again after each change of the gang, and after `again_s` seconds without one; every
+        `gate_again_s` once the gang is over.
         """
         deadline = self._leader.clock() + LONG_POLL_S
         seen = self._snapshots.new(record)

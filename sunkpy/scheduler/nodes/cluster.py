@@ -27,7 +27,7 @@ from sunkpy.core.gang.limits import (
 )
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
-from sunkpy.core.model.concerns import Concern, concerns_of
+from sunkpy.core.model.concerns import asks_for_devices, has_claimed_volumes, looks_at_neighbours
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
@@ -117,8 +117,8 @@ class Cluster:
 
     def _listen(self) -> None:
         self.pods.add_handler(self.fullness.held.update)
-        self.pods.add_handler(self.volumes.pod_changed, of=lambda pod: Concern.VOLUMES in concerns_of(pod.spec))
-        self.pods.add_handler(self.devices.users.follow, of=lambda pod: Concern.DEVICES in concerns_of(pod.spec))
+        self.pods.add_handler(self.volumes.pod_changed, of=lambda pod: has_claimed_volumes(pod.spec))
+        self.pods.add_handler(self.devices.users.follow, of=lambda pod: asks_for_devices(pod.spec))
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)
@@ -222,7 +222,7 @@ class Cluster:
         """Return, as a cached answer, the Slurm nodes where one of these pods must not go because of affinity rules
         (its own or those of other pods), spreading or host ports, each with the reason.
         """
-        is_looking = any(Concern.NEIGHBOURS in concerns_of(pod.spec) for pod in pods)
+        is_looking = any(looks_at_neighbours(pod.spec) for pod in pods)
         if self.neighbours.is_open and not is_looking:
             return CachedVerdict({})
         kinds = tuple(one_of_each(pods, self._around_which))

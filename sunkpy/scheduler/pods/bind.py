@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.limits import Surroundings, avoid_nodes
-from sunkpy.core.model.concerns import Concern, concerns_of
+from sunkpy.core.model.concerns import asks_for_devices, has_claimed_volumes
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, why_node_refuses, would_kubelet_admit
 from sunkpy.kube import errors
@@ -89,7 +89,7 @@ class Binder:
         if self._wait_for_volumes(record, placed):
             return
         await self._outbox.withdraw(pod for pod, _ in placed)
-        has_devices = bool(_with(Concern.DEVICES, placed))
+        has_devices = any(asks_for_devices(pod.spec) for pod, _ in placed)
         plan = await self._allocator.plan(action, placed) if has_devices else DevicePlan()
         if not await self._are_admitted(record, placed, plan.obstacles) or await self._ask_for_volumes(record, placed):
             return
@@ -127,7 +127,7 @@ class Binder:
         """
         now, patience_s = self._leader.clock(), self._times.volume_patience_s
         waits = False
-        for pod, node in _with(Concern.VOLUMES, placed):
+        for pod, node in _with_volumes(placed):
             member, why = record.member(pod), self._cluster.volumes.under_way(pod)
             member.volume_since = (member.volume_since or now) if why else None
             if refusal := self._cluster.volumes.take_refusal(pod, node.name):
@@ -148,7 +148,7 @@ class Binder:
             KubeError: not all claims were written; decide about the gang again.
         """
         is_asked = False
-        for pod, node in _with(Concern.VOLUMES, placed):
+        for pod, node in _with_volumes(placed):
             try:
                 is_asked |= await self._cluster.volumes.choose_node(pod, node.name)
             except (errors.Forbidden, errors.Invalid) as error:
@@ -236,7 +236,7 @@ class Binder:
         """Return which of these pods, by uid, cannot reach their volumes from the node where they are to be bound, each
         with the reason.
         """
-        found = ((pod, self._cluster.volumes.why_not_on(pod, node)) for pod, node in _with(Concern.VOLUMES, placed))
+        found = ((pod, self._cluster.volumes.why_not_on(pod, node)) for pod, node in _with_volumes(placed))
         return {pod.uid: Admission(verdict=Verdict.REFUSE, why=why) for pod, why in found if why}
 
     def _is_going_to(self, pod: Pod, node: str) -> bool:
@@ -321,9 +321,9 @@ class Binder:
         return any(member.assumed is not None or (pod is not None and pod.spec.node_name) for member, pod in pods)
 
 
-def _with(concern: Concern, placed: Iterable[Placed]) -> list[Placed]:
-    """Return those of these pods that have this concern, such as volumes, each with its node."""
-    return [(pod, node) for pod, node in placed if concern in concerns_of(pod.spec)]
+def _with_volumes(placed: Iterable[Placed]) -> list[Placed]:
+    """Return those of these pods that have volumes with claims, each with its node."""
+    return [(pod, node) for pod, node in placed if has_claimed_volumes(pod.spec)]
 
 
 def _to_send(action: act.Bind, placed: Sequence[Placed], plan: DevicePlan) -> list[SentBinding]:

@@ -227,11 +227,16 @@ class PodsByGang:
         """Take one change of a pod in the watch into account. `old` is None if the pod is new, `new` if it is gone."""
         self._by_node.follow(old, new)
         is_gone = old is not None and (new is None or new.uid != old.uid)
-        if is_gone or (new is not None and new.is_deleting):
-            self.on_deletion(old, new)
-        if old is not None and is_gone:
-            self._forget(old)
-            old = None
+        try:
+            if is_gone or (new is not None and new.is_deleting):
+                self.on_deletion(old, new)  # while it is known which gang the pod was in
+        finally:
+            self._follow(None if is_gone else old, new, gone=old if is_gone else None)
+
+    def _follow(self, old: Pod | None, new: Pod | None, *, gone: Pod | None) -> None:
+        """Take a change into account that has been reported; `gone`: the pod that is no longer there."""
+        if gone is not None:
+            self._forget(gone)
         if new is None:
             return
         id = self._ids.get(new.uid)
