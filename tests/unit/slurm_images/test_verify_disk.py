@@ -70,7 +70,20 @@ def test_where_the_file_system_cannot_go_past_the_page_cache_it_does_without(tmp
 def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     code, said = verify(tmp_path / "none", "8")
     assert code == 1
-    assert said.startswith("cannot write: dd: failed to open ")
+    assert said == "cannot write: No such file or directory"
+
+
+def test_what_others_lay_into_the_folder_is_never_written_to(tmp_path: Path) -> None:
+    """Who may write there may guess the number of the process, and lay a link where its file would be."""
+    disk, victim = tmp_path / "disk", tmp_path / "victim"
+    disk.mkdir(mode=0o777)
+    victim.write_text("mine")
+    for number in range(1, 65536):
+        (disk / f".verify-disk-{number}").symlink_to(victim)
+    path = replace_dd(tmp_path / "bin", f'stat --format=%a . >> {tmp_path}/modes; exec /usr/bin/dd "$@"')
+    assert verify(disk, "1", path=path)[0] == 0
+    assert victim.read_text() == "mine"
+    assert set((tmp_path / "modes").read_text().split()) == {"700"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it mounts a file system")
@@ -98,14 +111,14 @@ def test_one_that_is_ended_leaves_no_file(tmp_path: Path) -> None:
     folder.mkdir()
     environment = {"PATH": f"{path}:{os.environ['PATH']}"}
     with subprocess.Popen([SCRIPT, folder, "8"], env=environment, stdout=subprocess.PIPE) as process:
-        assert wait_until(lambda: [each.stat().st_size for each in folder.iterdir()] == [8 * 2**20], timeout_s=30)
+        assert wait_until(lambda: [each.stat().st_size for each in folder.glob("*/*")] == [8 * 2**20], timeout_s=30)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 1
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [(), ("/tmp", "1G"), ("/tmp", "0"), ("/tmp", "8", "fast")])
+@pytest.mark.parametrize("words", [(), ("/tmp", "1G"), ("/tmp", "0"), ("/tmp", "00"), ("/tmp", "8", "fast")])
 def test_it_wants_a_folder_and_numbers(words: tuple[str, ...]) -> None:
     done = subprocess.run([SCRIPT, *words], capture_output=True, text=True, check=False, timeout=30)
-    assert done.returncode != 0
+    assert done.returncode == 1
     assert done.stderr == "usage: verify-disk FOLDER [MIB [LEAST]]\n"
