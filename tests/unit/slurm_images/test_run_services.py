@@ -181,12 +181,19 @@ def test_a_signal_while_they_come_up_ends_it(services: Services):
     assert "program" not in services.told
 
 
-@pytest.mark.parametrize("pid", ["running", "child"])
-def test_a_signal_between_a_start_and_the_note_of_its_pid_ends_it(services: Services, tmp_path: Path, pid: str):
+STUBBORN = "trap '' TERM; tell agent up; while :; do sleep 0.05; done"
+
+
+@pytest.mark.parametrize(
+    ("pid", "agent"), [("running", longrun("agent")), ("child", longrun("agent")), ("child", STUBBORN)]
+)
+def test_a_signal_between_a_start_and_the_note_of_its_pid_ends_it(
+    services: Services, tmp_path: Path, pid: str, agent: str
+):
     """bash reads `BASH_ENV`, and so waits before it notes the pid, as on a machine that is overloaded."""
     slow = tmp_path / "slow"
     slow.write_text(f"set -T; trap 'case $BASH_COMMAND in {pid}=\\$!) sleep 0.5 ;; esac' DEBUG\n")
-    services.add("agent", "longrun", longrun("agent"))
+    services.add("agent", "longrun", agent, down_s=2)
     services.add("slow", "oneshot", "tell slow; exec sleep 60", up_s=0)
     process = services.start("tell program", BASH_ENV=str(slow))
     services.hears("slow" if pid == "running" else "agent up")

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ USAGE = "usage: srun --ntasks-per-node=1 verify-network [MIB [LEAST]]"
 ASK = "use --ntasks-per-node=1"
 GOOD = ", the slowest has "
 MIB = 2**20
+WITHIN_S = 3
 
 
 class Job:
@@ -41,7 +43,7 @@ class Job:
         environment = {
             "PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_NODEID": str(number), "SLURM_JOB_ID": str(self.id),
             "SLURM_STEP_NODELIST": f"n[0-{self.count - 1}]", "SLURM_STEP_TASKS_PER_NODE": f"1(x{self.count})",
-            "SUNKPY_WITHIN_S": "3",
+            "SUNKPY_WITHIN_S": str(WITHIN_S),
         }  # fmt: skip
         return subprocess.Popen(
             [SCRIPT, *(words or ("2",))], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -60,8 +62,8 @@ class Job:
                 task.kill()
 
 
-def end(task: subprocess.Popen[str]) -> tuple[int, list[str]]:
-    said, _ = task.communicate(timeout=60)
+def end(task: subprocess.Popen[str], *, within_s: float = 60) -> tuple[int, list[str]]:
+    said, _ = task.communicate(timeout=within_s)
     return task.returncode, said.splitlines()
 
 
@@ -127,6 +129,47 @@ def test_data_that_change_on_the_way_are_noticed(tmp_path: Path) -> None:
     assert bad == "verify-network: n1 with n0: MiB 2 of 2 from it differs from what was sent"
 
 
+def test_one_that_takes_nothing_is_told_after_its_time(tmp_path: Path) -> None:
+    job = Job(tmp_path, 2)
+    first = job.start(0, "64")
+    with _connected(job.port(0)) as second:
+        second.sendall(struct.pack(">II", 1, job.id))
+        code, (bad, _) = end(first, within_s=30)
+    assert code == 1
+    assert bad.startswith("verify-network: n0 with n1: it did not take MiB ")
+
+
+def test_one_that_sends_a_byte_now_and_then_is_told_after_its_time(tmp_path: Path) -> None:
+    job = Job(tmp_path, 2)
+    with socket.create_server(("127.0.0.1", job.port(0))) as server:
+        second = job.start(1)
+        first, _ = server.accept()
+        with first:
+            thread = threading.Thread(target=_trickle, args=(first,), daemon=True)
+            thread.start()
+            code, (bad, _) = end(second, within_s=30)
+        thread.join()
+    assert (code, bad) == (1, "verify-network: n1 with n0: MiB 1 of 2 did not come from it")
+
+
+def _trickle(to: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        to.sendall(b"r")
+        for _ in range(200):
+            to.sendall(b"\0")
+            time.sleep(0.2)
+
+
+def test_a_node_that_is_away_is_waited_for_once(tmp_path: Path) -> None:
+    with Job(tmp_path, 8).running(*range(7)) as tasks:
+        begun = time.monotonic()
+        for task in tasks.values():
+            code, (bad, _) = end(task)
+            assert code == 0
+            assert " with n7: no connection from it" in bad
+    assert time.monotonic() - begun < 4 * WITHIN_S
+
+
 def _relay(server: socket.socket, to: Job) -> None:
     """Pass on what comes from n1 to the real n0, and back with a fault in the second MiB."""
     near, _ = server.accept()
@@ -154,6 +197,7 @@ def _connected(port: int) -> socket.socket:
         ({}, (), "verify-network: not in a job: use srun --ntasks-per-node=1 verify-network"),
         ({"SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, (), "verify-network: more than one task on a node: " + ASK),
         ({}, ("1G",), USAGE),
+        ({}, ("00",), USAGE),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_told(environment: dict[str, str], words: tuple[str, ...], says: str) -> None:
