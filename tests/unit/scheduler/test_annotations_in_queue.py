@@ -11,6 +11,7 @@ import pytest
 from sunkpy.core import names
 from sunkpy.core.gang.job import options
 from tests.unit.scheduler.test_owners import KNOWN, add_crew
+from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import OPEN, World, leading
 
 DELETE = "To change it, delete the pods: the next ones are submitted with the new value"
@@ -112,6 +113,18 @@ async def test_a_pod_that_says_only_in_the_queue_that_it_is_of_a_gang_is_told_wh
             "the pod stays in default/a, for which it was made: delete it, so that the pod that is made in its place "
             "belongs to default/train"
         ]
+
+
+async def test_what_a_pod_that_runs_says_of_gangs_is_nobodys_business(world, tmp_path):
+    change = {"metadata": {"labels": {"tier": "front"}, "annotations": {names.ANNOTATION_GANG: "train"}}}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        await bound_pod(world, call)
+        world.api.change("pods", "default", "web", change)
+        world.add_pod("a")
+        await world.until(lambda: len(world.submissions) == 2)
+        world.api.change("pods", "default", "a", change)
+        await world.until(lambda: world.notes("StaysInGang"))
+        assert [note for note in world.notes("StaysInGang") if "default/web" in note] == []
 
 
 def said(name, text):

@@ -294,6 +294,17 @@ async def test_the_claims_of_a_gang_get_their_devices_before_any_pod_is_bound(wo
     assert sorted(devices_of(world, "one") + devices_of(world, "two")) == ["gpu-0", "gpu-1"]
 
 
+async def test_a_claim_gets_its_devices_also_if_the_first_pod_of_the_job_asks_for_none(world, tmp_path):
+    marks = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "2"}
+    add_claim(world)
+    world.add_pod("first", annotations=marks)
+    add_pod(world, "second", annotations=marks)
+    async with leading(world, tmp_path):
+        await start(world, "0", tasks=2)
+        await world.until(lambda: len(world.bindings) == 2)
+    assert devices_of(world) == ["gpu-3"]
+
+
 async def test_when_one_claim_of_a_gang_is_refused_none_keeps_devices(world, tmp_path):
     gang_of(world)
     world.api.refuse_patch["two/status"] = 422
