@@ -35,6 +35,7 @@ from sunkpy.scheduler.record import SentBinding
 from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.slurm import Slurm
 from tests.integration.apiserver import Apiserver, alone
+from tests.integration.gates import ALWAYS_FOR_RESOURCES
 from tests.unit.charts.rendering import render
 
 pytestmark = pytest.mark.integration
@@ -337,17 +338,33 @@ async def test_it_sees_that_somebody_has_rewritten_the_claim_of_a_running_pod(ap
         assert await allocator.has_lost_devices(pod)
 
 
-async def test_it_makes_the_claim_of_a_pod_that_asks_for_a_resource(apiserver: Apiserver) -> None:
-    """This apiserver has the gate for such claims off: it answers 200 and drops for whom one was made. That is seen."""
+def claim_for(apiserver: Apiserver, name: str) -> tuple[Pod, ResourceClaim, DevicePlan]:
+    """A pod that asks for a resource, the claim that is to be made for it, and the devices for that."""
     resource = f"{DEVICE_CLASS}{GPUS}"
     container = {"name": "c", "image": "i", "resources": {"limits": {resource: "1"}}}
-    pod = make_pod(apiserver, "extended", containers=[container])
+    pod = make_pod(apiserver, name, containers=[container])
     claim = claim_to_make(pod, {resource: GPUS})
     assert claim is not None
+    mappings = tuple(whose for whose, _ in requests_of(pod.spec, {resource: GPUS}))
+    found = chosen_of(claim, pod, "container-0-request-0", "gpu-0")
+    return pod, claim, DevicePlan(chosen=[msgspec.structs.replace(found, mappings=mappings)])
+
+
+@pytest.mark.skipif(not ALWAYS_FOR_RESOURCES, reason="these claims have a gate, which is off here")
+async def test_it_makes_the_claim_of_a_pod_that_asks_for_a_resource(apiserver: Apiserver) -> None:
+    pod, claim, plan = claim_for(apiserver, "extended")
     async with allocating(apiserver) as allocator:
-        mappings = tuple(whose for whose, _ in requests_of(pod.spec, {resource: GPUS}))
-        found = chosen_of(claim, pod, "container-0-request-0", "gpu-0")
-        plan = DevicePlan(chosen=[msgspec.structs.replace(found, mappings=mappings)])
+        await allocator.write(plan)
+    made = claim_now(apiserver, claim.name)
+    assert (made.metadata.finalizers, made.is_allocated) == ((PROTECTION,), True)
+    assert [owner.uid for owner in made.metadata.owner_references] == [pod.uid]
+
+
+@pytest.mark.skipif(ALWAYS_FOR_RESOURCES, reason="from Kubernetes 1.37 on the gate cannot be off")
+async def test_an_apiserver_that_drops_for_whom_a_claim_was_made_is_seen(apiserver: Apiserver) -> None:
+    """This apiserver has the gate for such claims off, and answers 200 all the same."""
+    pod, claim, plan = claim_for(apiserver, "dropped")
+    async with allocating(apiserver) as allocator:
         with pytest.raises(Refused, match="gate DRAExtendedResource is off"):
             await allocator.write(plan)
     made = claim_now(apiserver, claim.name)

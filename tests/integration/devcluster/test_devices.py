@@ -25,6 +25,7 @@ from sunkpy.scheduler.devices.made import ClaimMaker
 from sunkpy.scheduler.devices.watch import Devices
 from sunkpy.scheduler.settings import SchedulerSettings
 from tests.integration.devcluster.pods import kubectl_of, probe_pod
+from tests.integration.gates import ALWAYS_FOR_RESOURCES
 
 pytestmark = pytest.mark.integration
 
@@ -128,6 +129,7 @@ async def blind(kube: Kube, name: str) -> dict[str, Admission]:
     return await maker_with(kube).blind({name: await kube.get(paths.node(name), Node)})
 
 
+@pytest.mark.skipif(ALWAYS_FOR_RESOURCES, reason="from Kubernetes 1.37 on the gate cannot be off")
 async def test_a_kubelet_with_the_gate_off_says_so(cluster: Cluster):
     config = cluster.nodes()[1].home / "kubelet.yaml"
     text = config.read_text()

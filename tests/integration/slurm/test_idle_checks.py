@@ -171,5 +171,5 @@ async def test_the_programs_of_the_image_check_memory_and_disk(real: RealSlurm, 
     fails = await begin(real, admin, "set -e; verify-memory 10 16; verify-disk /tmp/none 4")
     outcome, _, log = await how_it_ended(real, admin, fails)
     assert outcome is Outcome.FAILED
-    assert "verify-disk: /tmp/none: cannot write: dd: failed to open" in log
+    assert "verify-disk: /tmp/none: cannot write: No such file or directory" in log
     await admin.cancel_job(fails, user="root")

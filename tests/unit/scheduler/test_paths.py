@@ -34,9 +34,11 @@ MOST_ENTERED = {
     "epilog": (20, 75),
     "prolog": (20, 93),
     "recognition": (14, 72),
-    "created to bound": (45, 390),
+    "created to bound": (47, 390),
 }
-"""Files, and functions, the medians. Half of the passes have much to do."""
+"""Files, and functions, the medians. Half of the passes have much to do. From creation to binding 43 files are entered;
+on a busy machine a poll enters two or three more.
+"""
 
 CLIENTS = ("sunkpy.kube", "sunkpy.slurm", "sunkpy.runtime", "sunkpy.core.model")
 FAMILIES = "sunkpy.core.gang.families"
