@@ -184,7 +184,7 @@ class Collector:
             templates=tuple(templates),
             avoided=(avoided,),
             full=full,
-            reach=self._cluster.reach if any(pod.volume_claims for pod in gang.members) else None,
+            reach=self._cluster.reach if any(has_claimed_volumes(pod.spec) for pod in gang.members) else None,
             is_all=not has_other,
         )
         known = msgspec.structs.replace(

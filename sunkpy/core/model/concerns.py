@@ -32,7 +32,7 @@ class Concern(enum.Flag):
 def concerns_of(spec: PodSpec) -> Concern:
     """Return the concerns of a pod with this spec, existing or not."""
     found = Concern.NONE
-    if asks_for_devices(spec):
+    if may_want_devices(spec):
         found |= Concern.DEVICES
     if has_claimed_volumes(spec):
         found |= Concern.VOLUMES
@@ -41,7 +41,7 @@ def concerns_of(spec: PodSpec) -> Concern:
     return found
 
 
-def asks_for_devices(spec: PodSpec) -> bool:
+def may_want_devices(spec: PodSpec) -> bool:
     """Return whether a pod with this spec has the concern `DEVICES`."""
     if spec.resource_claims:
         return True

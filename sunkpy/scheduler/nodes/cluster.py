@@ -27,7 +27,7 @@ from sunkpy.core.gang.limits import (
 )
 from sunkpy.core.model import matching
 from sunkpy.core.model.alike import one_of_each
-from sunkpy.core.model.concerns import asks_for_devices, has_claimed_volumes, looks_at_neighbours
+from sunkpy.core.model.concerns import has_claimed_volumes, looks_at_neighbours, may_want_devices
 from sunkpy.core.model.objects import KubeObject, Node, Pod, PodSpec
 from sunkpy.core.model.slurmd import is_slurmd, slurm_node_of
 from sunkpy.core.placement.domains import HOSTNAME
@@ -118,7 +118,7 @@ class Cluster:
     def _listen(self) -> None:
         self.pods.add_handler(self.fullness.held.update)
         self.pods.add_handler(self.volumes.pod_changed, of=lambda pod: has_claimed_volumes(pod.spec))
-        self.pods.add_handler(self.devices.users.follow, of=lambda pod: asks_for_devices(pod.spec))
+        self.pods.add_handler(self.devices.users.follow, of=lambda pod: may_want_devices(pod.spec))
         self.nodes.add_handler(self._node_changed)
         self.slurmd_pods.add_handler(self._slurmd_changed)
         self._namespaces.add_handler(self._namespace_changed)

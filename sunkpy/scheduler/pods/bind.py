@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.limits import Surroundings, avoid_nodes
-from sunkpy.core.model.concerns import asks_for_devices, has_claimed_volumes
+from sunkpy.core.model.concerns import has_claimed_volumes, may_want_devices
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, why_node_refuses, would_kubelet_admit
 from sunkpy.kube import errors
@@ -89,7 +89,7 @@ class Binder:
         if self._wait_for_volumes(record, placed):
             return
         await self._outbox.withdraw(pod for pod, _ in placed)
-        has_devices = any(asks_for_devices(pod.spec) for pod, _ in placed)
+        has_devices = any(may_want_devices(pod.spec) for pod, _ in placed)
         plan = await self._allocator.plan(action, placed) if has_devices else DevicePlan()
         if not await self._are_admitted(record, placed, plan.obstacles) or await self._ask_for_volumes(record, placed):
             return
