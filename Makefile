@@ -18,13 +18,13 @@ PYTEST := $(BIN)/python -m pytest --timeout=1200
 CHECK_CACHE := $(or $(SUNKPY_CHECK_CACHE),.)
 export RUFF_CACHE_DIR := $(CHECK_CACHE)/.ruff_cache
 export MYPY_CACHE_DIR := $(CHECK_CACHE)/.mypy_cache
-# How unit and integration run beside the whole, which mostly waits: after it in line for a processor.
+# How integration runs beside unit and the whole: after both in line for a processor.
 BESIDE ?=
 # Which tests of integration and e2e: all, unless `make test` says otherwise.
 WHICH ?=
 
-.PHONY: help demo build programs archives test long release-check release machines lint unit integration real-slurm on-slurm off-slurm e2e bench \
-  images charts docs sizes clean-cluster clean
+.PHONY: help demo build programs archives test long release-check release machines lint unit unit-files unit-code integration \
+  real-slurm on-slurm off-slurm e2e bench images charts docs sizes clean-cluster clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,7 +48,7 @@ archives: $(READY)
 	$(BIN)/python slurm-images/build --suite sid --only slurm
 
 test: lint build ## Everything that must hold, but for `make release-check`
-	@$(MAKE) --jobs=5 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'not long'" unit real-slurm on-slurm off-slurm e2e
+	@$(MAKE) --jobs=6 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'not long'" unit real-slurm on-slurm off-slurm e2e
 
 long: $(READY) ## What takes minutes: rolls under services, login pods of one's own, databases that die
 	@$(MAKE) --jobs=2 --output-sync=target BESIDE='nice -n 10' WHICH="-m 'long and not machines'" integration e2e
@@ -69,8 +69,16 @@ lint: $(READY) ## Style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir $(CHECK_CACHE)/.import_linter_cache
 
-unit: $(READY) ## Pure decisions, clients against recorded answers, charts and scripts
-	$(BESIDE) $(PYTEST) --timeout=300 --minutes=unit tests/unit
+unit: unit-files unit-code ## Pure decisions, clients against recorded answers, charts and scripts
+
+# Its two parts, which `make test` runs side by side: charts, docs and scripts of images, whose tests run programs, and our code.
+UNIT_FILES := tests/unit/charts tests/unit/docs tests/unit/slurm_images
+
+unit-files: $(READY)
+	$(PYTEST) --timeout=300 --minutes=unit-files $(UNIT_FILES)
+
+unit-code: $(READY)
+	$(PYTEST) --timeout=300 --minutes=unit-code tests/unit $(UNIT_FILES:%=--ignore=%)
 
 integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end
 	$(BESIDE) $(PYTEST) --minutes=integration tests/integration $(WHICH)
