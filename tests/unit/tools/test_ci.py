@@ -18,22 +18,23 @@ SUFFIXES = re.search(r"\$\(CLUSTER\)-{(.*)}", (ROOT / "Makefile").read_text()).g
 MAKE = """#!/bin/bash
 echo "$CLUSTER $*" >> {folder}/made
 [[ $* != *"$LEAVES"* ]] || mkdir -p {folder}/clusters/$CLUSTER-upgrade/nodes
-for each in "$@"; do [[ $each != CLUSTER=* ]] || rm -r {folder}/clusters/"${{each#CLUSTER=}}"*; done
+[ "$*" != "--no-print-directory clean-cluster" ] || rm -rf {folder}/clusters/"$CLUSTER"*
+[[ $* != *"$FAILS"* ]]
 """
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs CI; `leaves` is a word of the `make` that leaves a cluster. Returns the exit code, and for each `make` the
-    cluster and the arguments.
+    """Runs CI; `leaves` and `fails` are words of the `make` that leaves a cluster, or fails. Returns the exit code, and
+    for each `make` the cluster and the arguments.
     """
 
-    def run(leaves="nothing"):
+    def run(leaves="nothing", fails="nothing"):
         for name, text in {"git": '#!/bin/bash\nmkdir -p "${@: -1}"\n', "make": MAKE.format(folder=tmp_path)}.items():
             (tmp_path / name).write_text(text)
             (tmp_path / name).chmod(0o755)
         env = {
-            **os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "LEAVES": leaves,
+            **os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "LEAVES": leaves, "FAILS": fails,
             "SUNKPY_DEVCLUSTER_HOME": str(tmp_path / "clusters"),
         }  # fmt: skip
         done = subprocess.run([ROOT / ".ci" / "run"], env=env, capture_output=True, text=True)
@@ -56,3 +57,10 @@ def test_the_longest_name_of_a_cluster_can_be_used(run):
 
 def test_a_cluster_that_a_run_leaves_fails_it(run):
     assert run(leaves="upgrade")[0] == 1
+
+
+@pytest.mark.parametrize("part", ["build", "test", "chaos", "upgrade", "clean-cluster"])
+def test_a_part_that_fails_fails_it(run, part):
+    code, made = run(fails=part)
+    assert code == 1
+    assert any("clean-cluster" in arguments for _, _, arguments in made), "the machine is left clean all the same"
