@@ -1,5 +1,7 @@
 """Pods that belong to people: whose job it is, what is refused, and jobs that their owners make look like others."""
 
+import asyncio
+
 import pytest
 
 from sunkpy.core import names
@@ -110,8 +112,10 @@ async def test_a_new_leader_finds_the_jobs_of_people_whatever_they_wrote_into_th
     job_id = world.add_job(pod, "RUNNING", user="ann", nodes="n1", comment="mine", admin_comment=comment_of(pod))
     async with leading(world, tmp_path, access=ANNS) as server, hook_client(server) as call:
         world.set_job(job_id, "CANCELLED", "COMPLETING", nodes="n1")
-        assert (await call("epilog", job_id))[0] == 202
+        epilog = asyncio.ensure_future(call("epilog", job_id))
         await world.until(lambda: world.deleted)
+        world.pod_is_gone()
+        assert await epilog == (200, {"done": True})
         assert world.submissions == []
 
 
