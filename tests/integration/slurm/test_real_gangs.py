@@ -18,6 +18,7 @@ from sunkpy.core.model.states import JobId
 from sunkpy.core.placement.needs import MINIMUM_MEMORY_MIB
 from sunkpy.scheduler.jobs.end_causes import EndCauses
 from sunkpy.slurm import Slurm
+from tests import process_tree
 from tests.doubles.apiserver import Body
 from tests.integration.slurm.asking import happens
 from tests.integration.slurm.daemons import RealSlurm
@@ -152,6 +153,11 @@ async def over(ring: Ring) -> None:
 Takes = Callable[[RealSlurm, Ring], str]
 
 
+async def script_runs(pool: RealSlurm, job_id: JobId) -> bool:
+    """A slurmd that is to suspend a job while it launches its script may stay silent for a minute."""
+    return any(process_tree.below(stepd) for stepd in pool.running(rf"slurmstepd: \[{job_id}\.batch\]"))
+
+
 def suspend(pool: RealSlurm, ring: Ring) -> str:
     return scontrol(pool, "suspend", ring.job)
 
@@ -182,6 +188,8 @@ async def test_what_an_administrator_does_to_the_job_takes_all_its_pods_and_ends
     pool: RealSlurm, keeper: Slurm, own: Slurm, take: Takes, state: str, told: str, restarts: str
 ) -> None:
     ring = await running(own, f"{take.__name__}-{restarts.lower()}", restarts=restarts, **SUSPENDS)
+    if restarts == "Never":
+        await happens(pool, lambda: script_runs(pool, ring.job))
     said = await asyncio.to_thread(take, pool, ring)
     if restarts == "Always" and state == "PENDING":
         # An allocation has no script that could be run again.
