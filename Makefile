@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest --timeout=1200
 CHECK_CACHE := $(or $(SUNKPY_CHECK_CACHE),.)
 export RUFF_CACHE_DIR := $(CHECK_CACHE)/.ruff_cache
 export MYPY_CACHE_DIR := $(CHECK_CACHE)/.mypy_cache
-# How integration runs beside unit and the whole: after both in line for a processor.
+# How unit and integration run beside the whole, which takes longest: after it in line for a processor.
 BESIDE ?=
 # Which tests of integration and e2e: all, unless `make test` says otherwise.
 WHICH ?=
@@ -75,10 +75,10 @@ unit: unit-files unit-code ## Pure decisions, clients against recorded answers, 
 UNIT_FILES := tests/unit/charts tests/unit/docs tests/unit/slurm_images
 
 unit-files: $(READY)
-	$(PYTEST) --timeout=300 --minutes=unit-files $(UNIT_FILES)
+	$(BESIDE) $(PYTEST) --timeout=300 --minutes=unit-files $(UNIT_FILES)
 
 unit-code: $(READY)
-	$(PYTEST) --timeout=300 --minutes=unit-code tests/unit $(UNIT_FILES:%=--ignore=%)
+	$(BESIDE) $(PYTEST) --timeout=300 --minutes=unit-code tests/unit $(UNIT_FILES:%=--ignore=%)
 
 integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end
 	$(BESIDE) $(PYTEST) --minutes=integration tests/integration $(WHICH)
