@@ -114,6 +114,7 @@ async def test_a_new_leader_finds_the_jobs_of_people_whatever_they_wrote_into_th
         world.set_job(job_id, "CANCELLED", "COMPLETING", nodes="n1")
         epilog = asyncio.ensure_future(call("epilog", job_id))
         await world.until(lambda: world.deleted)
+        assert not epilog.done()
         world.pod_is_gone()
         assert await epilog == (200, {"done": True})
         assert world.submissions == []
