@@ -27,6 +27,7 @@ from devcluster import Cluster
 from devcluster.vm import guest
 from devcluster.waiting import NotYet, wait
 from sunkpy.core import names
+from sunkpy.core.model import quantity
 from sunkpy.core.model.objects import Pod
 from tests.bench import report
 from tests.bench.asked import Asked
@@ -127,10 +128,24 @@ def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
         "cgroups": (kind, "cgroup2fs"),
         "the kubelet asks": (config["cgroupDriver"], "systemd"),
         "slurmd is below its pod": (bool(_OF_POD.match(where)), True),
+        "the kubelet counts what slurmd requests": (counts_as_requested(stack), True),
         "controllers that it lacks": ({"cpu", "cpuset", "memory", "pids"} - set(has), set()),
         "log of slurmd": ("check-cgroups: jobs are held by cgroup v2" in log_of_slurmd(stack), True),
     }
     return [as_wanted("cgroups of the machine", found)]
+
+
+def counts_as_requested(stack: Stack) -> bool:
+    """True if the kubelet counts no more cpu for slurmd's pod than it requests. From 1.36 on it counts the weight of the
+    pod's cgroup.
+    """
+    (pod,) = stack.slurmd_pods()
+    of_pod = ("get", "pod", "-n", stack.namespace, pod.name, "-o")
+    counted, requested = (
+        stack.kubectl(*of_pod, f"jsonpath={{{path}}}") or "0"
+        for path in (".status.resources.requests.cpu", ".spec.containers[0].resources.requests.cpu")
+    )
+    return quantity.millicores(counted) <= quantity.millicores(requested)
 
 
 def log_of_slurmd(stack: Stack) -> str:
@@ -338,10 +353,30 @@ def opened(stack: Stack, gpus: int) -> list[str]:
 
 
 def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
-    """Check that pod and job get their cpu each, while the pod tries to use the machine and the job its whole core."""
+    """Check that job and pod get their cpu each, while the job tries to use its whole core and the pod the machine, as
+    far as its cpu limit allows. Tell what a job has beside a pod without a limit.
+    """
+    free, held = (had_beside(stack, cluster, limits) for limits in ({}, {"cpu": "1"}))
+    cpu = sum(free) / _CPUS  # the cpu time that the host gives to each cpu of the machine when all are busy
+    return [
+        *(
+            report.at_most(
+                f"part of its cpu that a {who} lost to the other; the pod has a cpu limit", max(0.0, 1 - part / cpu),
+                unit="", bound=1 - _KEEPS, limited_by=f"job and pod had {held[0]:.2f} and {held[1]:.2f} s a second",
+            )
+            for who, part in zip(("job", "pod"), held, strict=True)
+        ),
+        report.observed("part of a cpu that a job has beside a pod without a cpu limit", free[0] / cpu, unit=""),
+    ]  # fmt: skip
+
+
+def had_beside(stack: Stack, cluster: Cluster, limits: Mapping[str, str]) -> list[float]:
+    """Return the cpu seconds a second that a job and a pod, of one cpu each, have beside each other; `limits`: those of
+    the pod.
+    """
     burn = {mark: _BURN.format(mark=mark) * count + "sleep 600" for mark, count in ((_JOB, _OF_CORE), (_POD, _CPUS))}
     job = submit(stack, burn[_JOB], "--mem=100M")
-    stack.kubectl.apply(pod_of(stack, "machines-burns", burn[_POD], cpu="1"))
+    stack.kubectl.apply(pod_of(stack, "machines-burns", burn[_POD], cpu="1", limits=limits))
     try:
         stack.wait_for_job(job, "RUNNING", timeout_s=_PATIENCE_S)
         wait(lambda: all(taken(cluster)), timeout_s=_PATIENCE_S, what="both compute", every_s=1.0)
@@ -349,18 +384,9 @@ def shares(stack: Stack, cluster: Cluster) -> list[report.Figure]:
         time.sleep(_SHARE_S)
         took_s, after = time.monotonic() - begun_s, taken(cluster)
     finally:
-        stack.cancel_jobs([job])
         stack.kubectl("delete", "pod", "-n", NAMESPACE, "machines-burns", "--ignore-not-found", "--wait")
-    had = [(end - begin) / took_s for begin, end in zip(before, after, strict=True)]
-    cpu = sum(had) / _CPUS  # the cpu time that the host gave to each cpu of the machine
-    return [
-        report.at_most(
-            f"part of its cpu that a {who} lost to the other", max(0.0, 1 - part / cpu), unit="",
-            bound=1 - _KEEPS,
-            limited_by=f"job and pod had {had[0]:.2f} and {had[1]:.2f} s a second",
-        )
-        for who, part in zip(("job", "pod"), had, strict=True)
-    ]  # fmt: skip
+        end(stack, job)
+    return [(now - then) / took_s for then, now in zip(before, after, strict=True)]
 
 
 def taken(cluster: Cluster) -> list[float]:
@@ -372,10 +398,12 @@ def taken(cluster: Cluster) -> list[float]:
     return [sum(map(int, each)) / os.sysconf("SC_CLK_TCK") for each in ticks]
 
 
-def pod_of(stack: Stack, name: str, script: str, *, cpu: str) -> dict[str, object]:
-    return workloads.pod(
-        name, image=stack.images["sunkpy"], scheduler=stack.scheduler_name, cpu=cpu, command=["bash", "-c", script]
-    )
+def pod_of(
+    stack: Stack, name: str, script: str, *, cpu: str, limits: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    command = ["bash", "-c", script]
+    image, scheduler = stack.images["sunkpy"], stack.scheduler_name
+    return workloads.pod(name, image=image, scheduler=scheduler, cpu=cpu, limits=limits, command=command)
 
 
 _NAME: Final = "machines-service"

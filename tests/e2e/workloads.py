@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from demo.stack import Stack
@@ -62,6 +62,7 @@ def pod(
     scheduler: str,
     cpu: str = "100m",
     memory: str = "32Mi",
+    limits: Mapping[str, str] | None = None,
     command: list[str],
     grace_s: int = 1,
     labels: dict[str, str] | None = None,
@@ -79,7 +80,7 @@ def pod(
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": command,
-        "resources": {"requests": {"cpu": cpu, "memory": memory}},
+        "resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": dict(limits or {})},
         "volumeMounts": [{"name": "stamps", "mountPath": "/stamps"}] if stamps else [],
         "securityContext": {"runAsUser": 0},
     }
