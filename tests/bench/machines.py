@@ -136,8 +136,8 @@ def cgroups(stack: Stack, cluster: Cluster) -> list[report.Figure]:
 
 
 def counts_as_requested(stack: Stack) -> bool:
-    """True if the kubelet counts no more cpu for slurmd's pod than it requests. From 1.36 on it counts the weight of the
-    pod's cgroup.
+    """True if the kubelet counts no more cpu for slurmd's pod than it requests. From 1.36 on it counts the weight of
+    the pod's cgroup.
     """
     (pod,) = stack.slurmd_pods()
     of_pod = ("get", "pod", "-n", stack.namespace, pod.name, "-o")
