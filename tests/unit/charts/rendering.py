@@ -18,6 +18,7 @@ with warnings.catch_warnings():
 from devcluster.binaries import HELM, KUBERNETES_VERSION, Binaries
 from devcluster.shell import CommandFailed, run
 from devcluster.state import default_cache
+from tests.unit.charts import renders
 
 ROOT = Path(__file__).resolve().parents[3]
 CHARTS = ROOT / "charts"
@@ -81,16 +82,34 @@ def with_images(chart: str, values: Mapping[str, object] | None = None) -> dict[
 
 
 def render(chart: str, values: Mapping[str, object] | None = None, *, release: str = "demo") -> Sequence[Manifest]:
-    """All objects of a release in the namespace `research`, with `IMAGES`."""
+    """All objects of a release in the namespace `research`, with `IMAGES`.
+
+    Raises:
+        Refused: helm failed.
+    """
     whole = json.dumps(with_images(chart, values), sort_keys=True)
-    manifests: list[Manifest] = json.loads(_rendered(chart, whole, release))
+    rendered = json.loads(_rendered(chart, whole, release))
+    if isinstance(rendered, str):
+        raise Refused(rendered)
+    manifests: list[Manifest] = rendered
     return manifests
 
 
 @functools.cache
 def _rendered(chart: str, values: str, release: str) -> str:
-    """As JSON: who changes what they got changes it for themselves, and YAML takes twenty times as long to read."""
-    return json.dumps(render_folder(CHARTS / chart, json.loads(values), release=release))
+    """As JSON: who changes what they got changes it for themselves, and YAML takes twenty times as long to read. If
+    helm failed, what it said.
+    """
+    folder = CHARTS / chart
+
+    def make() -> str:
+        try:
+            return json.dumps(render_folder(folder, json.loads(values), release=release))
+        except Refused as refused:
+            return json.dumps(str(refused))
+
+    program = f"{helm()} {Path(helm()).stat().st_mtime_ns}"
+    return renders.kept((renders.digest(folder), program, KUBERNETES_VERSION, values, release), make)
 
 
 def render_folder(
