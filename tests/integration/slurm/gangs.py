@@ -71,8 +71,7 @@ def five_nodes(
     Slurm itself goes by the first word of the command, and runs as slurmd under no other.
     """
     own = " && ".join(f"mkdir -p {folder} && mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in _PRIVATE)
-    # As on a cluster their names resolve: slurmctld 25.11 sends nothing to a node whose name it cannot look up.
-    lines = [f"echo 127.0.0.1 {' '.join(NODES)} >> /etc/hosts\n"]
+    lines = []
     gres = {"gres.conf": f"Name=gpu Type=h100 File={_pretend_gpus(gpus)}\n"} if gpus else {}
     has_gpus = f" Gres=gpu:h100:{gpus}" if gpus else ""
     for node, port, feature in zip(NODES, free_ports(len(NODES)), features, strict=True):

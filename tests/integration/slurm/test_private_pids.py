@@ -11,12 +11,12 @@ import pytest
 
 from devcluster.waiting import wait
 from tests.integration.slurm.daemons import ONE_SLURMD, Machines, RealSlurm
-from tests.roots import SUITE, unpack
+from tests.roots import RELEASE, SUITE, unpack
 from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(SUITE == "trixie", reason="Slurm 24.11 has no NamespaceType"),
+    pytest.mark.skipif(RELEASE in ("24.11", "25.05"), reason="has no NamespaceType"),
 ]
 
 PERSON = 2001

@@ -13,6 +13,7 @@ from tests.unit.slurm_images.test_build import tarball_of_slurm
 PROGRAM = Path(__file__).parents[3] / "slurm-images" / "bin" / "build-slurm"
 PLUGINS = ("accounting_storage_mysql", "auth_jwt", "auth_slurm", "cgroup_v2", "job_submit_lua", "mpi_pmix")
 CONFIGURE = r"""#!/bin/bash
+[[ " $* " == *" --enable-multiple-slurmd "* ]] || exit 1 # or slurmctld mistakes nodes of one address for each other
 for option in "$@"; do case $option in --libdir=*) libraries=${option#*=} ;; esac; done
 mkdir -p contribs/pam_slurm_adopt
 printf 'install:\n\ttrue\n' > contribs/pam_slurm_adopt/Makefile
