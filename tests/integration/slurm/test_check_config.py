@@ -106,7 +106,7 @@ def test_blocks_are_refused_by_name_where_slurm_cannot_have_them(root: Path, tmp
     values["partitions"] = {"nvl": {"conf": {"Topology": "block"}}}
     code, words = check(root, tmp_path / "config", "slurmctld", values)
     says = "topology.plugins: block needs Slurm 26.05: slurmctld 24.11 ends if a block has fewer nodes than its size"
-    assert (code, says in words) == ((3, True) if RELEASE in ("24.11", "25.05") else (0, False)), words
+    assert (code, says in words) == ((3, True) if RELEASE == "24.11" else (0, False)), words
 
 
 def test_what_only_the_database_knows_is_accepted(root: Path, tmp_path: Path):
@@ -184,7 +184,7 @@ def test_a_topology_that_this_slurm_would_not_read_is_refused_by_name(
     values = {"slurmConfig": {"conf": conf, "files": {"topology.yaml": UNITS}}}
     code, words = check(root, tmp_path / "config", daemon, values)
     says = "slurmConfig.files: topology.yaml needs Slurm 26.05: 24.11 reads only topology.conf"
-    assert (code, says in words) == ((3, True) if RELEASE in ("24.11", "25.05") else (0, False)), words
+    assert (code, says in words) == ((3, True) if RELEASE == "24.11" else (0, False)), words
 
 
 NOWHERE: Final = "/nowhere/ours.sh"
