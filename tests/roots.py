@@ -7,6 +7,7 @@ folder of its own. `discard` takes a root away, the end of the run all that are 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import json
 import os
@@ -15,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -69,7 +70,7 @@ def unpack(suite: str, wanted: Iterable[str], root: Path) -> None:
     (archive,) = {images[name]["archive"] for name in wanted}
     layers = _layers(Path(archive), {images[name]["ref"] for name in wanted})
     if not _OURS:
-        _forget_the_dead()
+        forget_the_dead()
         atexit.register(discard_all)
     own = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=WRITTEN))
     for name in ("upper", "work"):
@@ -105,8 +106,7 @@ def _layers(archive: Path, refs: set[str]) -> list[Path]:
     wanted = [each["Layers"] for each in json.loads(manifest) if refs & set(each["RepoTags"])]
     names = list(dict.fromkeys(layer for layers in wanted for layer in layers))
     folders = {name: LAYERS / Path(name).name.partition(".")[0][:16] for name in names}
-    with (LAYERS / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _alone():
         for name, folder in folders.items():
             if not folder.exists():
                 _unpack_layer(archive, name, folder)
@@ -127,13 +127,22 @@ def _is_compressed(archive: Path, layer: str) -> bool:
     return begin.stdout == b"\x1f\x8b"
 
 
-def _forget_the_dead() -> None:
-    """Remove what killed runs have left."""
-    mountinfo = Path("/proc/self/mountinfo").read_text()
-    for own in WRITTEN.iterdir():
-        if Path("/proc", own.name.partition("-")[0]).exists():
-            continue
-        for line in mountinfo.splitlines():
-            if f"upperdir={own}/upper" in line:
-                mounts.remove_all(Path(re.sub(r"\\040", " ", line.split()[4])))
-        shutil.rmtree(own)
+def forget_the_dead() -> None:
+    """Remove what killed runs have left. Other runs, which begin at the same time, wait."""
+    with _alone():
+        mountinfo = Path("/proc/self/mountinfo").read_text()
+        for own in WRITTEN.iterdir():
+            if Path("/proc", own.name.partition("-")[0]).exists() or not own.exists():
+                continue
+            for line in mountinfo.splitlines():
+                if f"upperdir={own}/upper" in line:
+                    mounts.remove_all(Path(re.sub(r"\\040", " ", line.split()[4])))
+            shutil.rmtree(own)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other run is here, and keep others off."""
+    with (LAYERS / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
