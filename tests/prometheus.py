@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ import httpx
 import yaml
 
 from devcluster.shell import run
-from devcluster.state import default_cache
+from devcluster.state import default_cache, locked
 from devcluster.waiting import wait_until
 from tests.ports import free_ports
 
@@ -28,9 +27,7 @@ def program(name: str) -> str:
     if found:
         return found
     folder = default_cache() / "prometheus"
-    default_cache().mkdir(parents=True, exist_ok=True)
-    with (default_cache() / "prometheus.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(default_cache() / "prometheus.lock"):
         if not folder.exists():
             with tempfile.TemporaryDirectory(dir=default_cache()) as at:
                 run(["apt-get", "update", "-q"], timeout_s=600)

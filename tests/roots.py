@@ -7,8 +7,6 @@ folder of its own. `discard` takes a root away, the end of the run all that are 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import fcntl
 import json
 import os
 import re
@@ -16,12 +14,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from demo.stack import ROOT
 from devcluster import mounts
+from devcluster.state import locked
 
 LAYERS: Final = ROOT / "build" / "roots" / "layers"
 SUITE: Final = os.environ.get("SLURM_SUITE", "trixie")
@@ -106,7 +105,7 @@ def _layers(archive: Path, refs: set[str]) -> list[Path]:
     wanted = [each["Layers"] for each in json.loads(manifest) if refs & set(each["RepoTags"])]
     names = list(dict.fromkeys(layer for layers in wanted for layer in layers))
     folders = {name: LAYERS / Path(name).name.partition(".")[0][:16] for name in names}
-    with _alone():
+    with locked(LAYERS / ".lock"):
         for name, folder in folders.items():
             if not folder.exists():
                 _unpack_layer(archive, name, folder)
@@ -129,7 +128,7 @@ def _is_compressed(archive: Path, layer: str) -> bool:
 
 def forget_the_dead() -> None:
     """Remove what killed runs have left. Other runs, which begin at the same time, wait."""
-    with _alone():
+    with locked(LAYERS / ".lock"):
         mountinfo = Path("/proc/self/mountinfo").read_text()
         for own in WRITTEN.iterdir():
             if Path("/proc", own.name.partition("-")[0]).exists() or not own.exists():
@@ -138,11 +137,3 @@ def forget_the_dead() -> None:
                 if f"upperdir={own}/upper" in line:
                     mounts.remove_all(Path(re.sub(r"\\040", " ", line.split()[4])))
             shutil.rmtree(own)
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Wait until no other run is here, and keep others off."""
-    with (LAYERS / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

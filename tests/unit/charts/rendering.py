@@ -109,7 +109,8 @@ def _rendered(chart: str, values: str, release: str) -> str:
             return json.dumps(str(refused))
 
     program = f"{helm()} {Path(helm()).stat().st_mtime_ns}"
-    return renders.kept((renders.digest(folder), program, KUBERNETES_VERSION, values, release), make)
+    how = Path(__file__).read_text()  # how helm is called here
+    return renders.kept((renders.digest(folder), program, KUBERNETES_VERSION, how, values, release), make)
 
 
 def render_folder(
