@@ -6,6 +6,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests import attempts
 from tests.minutes import Minutes
 
 # How long an example takes says more about what else the machine does than about the code.
@@ -27,5 +28,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(attempts)
     if name := config.getoption("--minutes"):
         config.pluginmanager.register(Minutes(name))

@@ -20,15 +20,16 @@ USAGE = "usage: srun --ntasks-per-node=1 verify-network [MIB [LEAST]]"
 ASK = "use --ntasks-per-node=1"
 GOOD = ", the slowest has "
 MIB = 2**20
-WITHIN_S = 3
+IDS = iter(random.sample(range(1, 9000, 10), 900))  # of jobs; from each the number of its ports follows
+SOON_S = 6  # how long a task waits for one that does not come; also the time that the others have to begin
 
 
 class Job:
     """A job on `count` nodes, which are all here. Of each in `without` Slurm has no address."""
 
-    def __init__(self, folder: Path, count: int, *, without: tuple[int, ...] = ()) -> None:
-        self.folder, self.count = folder, count
-        self.id = random.randrange(1, 9000)
+    def __init__(self, folder: Path, count: int, *, without: tuple[int, ...] = (), within_s: int = 60) -> None:
+        self.folder, self.count, self.within_s = folder, count, within_s
+        self.id = _free_id(count)
         records = "".join(
             f"NodeName=n{number} Arch=x86_64 NodeAddr={'' if number in without else '127.0.0.1'} X=1\\n"
             for number in range(count)
@@ -43,7 +44,7 @@ class Job:
         environment = {
             "PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_NODEID": str(number), "SLURM_JOB_ID": str(self.id),
             "SLURM_STEP_NODELIST": f"n[0-{self.count - 1}]", "SLURM_STEP_TASKS_PER_NODE": f"1(x{self.count})",
-            "SUNKPY_WITHIN_S": str(WITHIN_S),
+            "SUNKPY_WITHIN_S": str(self.within_s),
         }  # fmt: skip
         return subprocess.Popen(
             [SCRIPT, *(words or ("2",))], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -53,17 +54,28 @@ class Job:
         return 20000 + self.id + number
 
     @contextlib.contextmanager
-    def running(self, *numbers: int) -> Iterator[dict[int, subprocess.Popen[str]]]:
-        tasks = {number: self.start(number) for number in numbers}
-        try:
+    def running(self, *numbers: int, words: tuple[str, ...] = ()) -> Iterator[dict[int, subprocess.Popen[str]]]:
+        """The tasks on these nodes, ended and closed afterwards whatever became of the test."""
+        with contextlib.ExitStack() as stack:
+            tasks = {}
+            for number in numbers:
+                tasks[number] = stack.enter_context(self.start(number, *words))
+                stack.callback(tasks[number].kill)
             yield tasks
-        finally:
-            for task in tasks.values():
-                task.kill()
 
 
-def end(task: subprocess.Popen[str], *, within_s: float = 60) -> tuple[int, list[str]]:
-    said, _ = task.communicate(timeout=within_s)
+def _free_id(count: int) -> int:
+    """A job whose ports nobody has."""
+    for number in IDS:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for port in range(20000 + number, 20000 + number + count):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return number
+    raise AssertionError("no ports are free")
+
+
+def end(task: subprocess.Popen[str]) -> tuple[int, list[str]]:
+    said, _ = task.communicate(timeout=120)
     return task.returncode, said.splitlines()
 
 
@@ -79,7 +91,7 @@ def test_each_node_exchanges_data_with_every_other_one(tmp_path: Path, count: in
 
 
 def test_a_node_that_does_not_answer_is_told_by_the_others_which_are_not_at_fault(tmp_path: Path) -> None:
-    with Job(tmp_path, 4).running(0, 1, 3) as tasks:
+    with Job(tmp_path, 4, within_s=SOON_S).running(0, 1, 3) as tasks:
         for number, task in tasks.items():
             code, (bad, counted) = end(task)
             why = "no connection from it" if number < 2 else "cannot connect to it: Connection refused"
@@ -101,53 +113,45 @@ def test_one_that_reaches_nobody_is_at_fault_itself(tmp_path: Path) -> None:
 
 
 def test_a_pair_that_is_slower_than_it_should_be_is_bad(tmp_path: Path) -> None:
-    job = Job(tmp_path, 2)
-    tasks = [job.start(number, "2", "99999999") for number in range(2)]
-    for number, task in enumerate(tasks):
-        code, (bad, counted) = end(task)
-        assert code == 1
-        assert bad.startswith(f"verify-network: n{number} with n{1 - number}: ")
-        assert bad.endswith(" MiB/s, and 99999999 should be")
-        assert counted == f"verify-network: n{number}: 0 of 1 pairs are good"
+    with Job(tmp_path, 2).running(0, 1, words=("2", "99999999")) as tasks:
+        for number, task in tasks.items():
+            code, (bad, counted) = end(task)
+            assert code == 1
+            assert bad.startswith(f"verify-network: n{number} with n{1 - number}: ")
+            assert bad.endswith(" MiB/s, and 99999999 should be")
+            assert counted == f"verify-network: n{number}: 0 of 1 pairs are good"
 
 
 def test_data_that_change_on_the_way_are_noticed(tmp_path: Path) -> None:
     """The test is between both, and changes one byte of what comes back."""
-    job = Job(tmp_path, 2)
-    behind = Job(tmp_path, 2)
-    behind.id = job.id + 5  # the real n0
+    job, behind = Job(tmp_path, 2), Job(tmp_path, 2)  # the real n0 is in the second one
     with socket.create_server(("127.0.0.1", job.port(0))) as server:
-        first = behind.start(0)
         thread = threading.Thread(target=_relay, args=(server, behind), daemon=True)
         thread.start()
-        second = job.start(1)
-        code, (bad, _) = end(second)
-        first.kill()
-        first.communicate()
-        thread.join()
+        with behind.running(0), job.running(1) as tasks:
+            code, (bad, _) = end(tasks[1])
+    thread.join()
     assert code == 1
     assert bad == "verify-network: n1 with n0: MiB 2 of 2 from it differs from what was sent"
 
 
 def test_one_that_takes_nothing_is_told_after_its_time(tmp_path: Path) -> None:
-    job = Job(tmp_path, 2)
-    first = job.start(0, "64")
-    with _connected(job.port(0)) as second:
+    job = Job(tmp_path, 2, within_s=SOON_S)
+    with job.running(0, words=("64",)) as tasks, _connected(job.port(0)) as second:
         second.sendall(struct.pack(">II", 1, job.id))
-        code, (bad, _) = end(first, within_s=30)
+        code, (bad, _) = end(tasks[0])
     assert code == 1
     assert bad.startswith("verify-network: n0 with n1: it did not take MiB ")
 
 
 def test_one_that_sends_a_byte_now_and_then_is_told_after_its_time(tmp_path: Path) -> None:
-    job = Job(tmp_path, 2)
-    with socket.create_server(("127.0.0.1", job.port(0))) as server:
-        second = job.start(1)
+    job = Job(tmp_path, 2, within_s=SOON_S)
+    with socket.create_server(("127.0.0.1", job.port(0))) as server, job.running(1) as tasks:
         first, _ = server.accept()
         with first:
             thread = threading.Thread(target=_trickle, args=(first,), daemon=True)
             thread.start()
-            code, (bad, _) = end(second, within_s=30)
+            code, (bad, _) = end(tasks[1])
         thread.join()
     assert (code, bad) == (1, "verify-network: n1 with n0: MiB 1 of 2 did not come from it")
 
@@ -161,13 +165,13 @@ def _trickle(to: socket.socket) -> None:
 
 
 def test_a_node_that_is_away_is_waited_for_once(tmp_path: Path) -> None:
-    with Job(tmp_path, 8).running(*range(7)) as tasks:
+    with Job(tmp_path, 8, within_s=SOON_S).running(*range(7)) as tasks:
         begun = time.monotonic()
         for task in tasks.values():
             code, (bad, _) = end(task)
             assert code == 0
             assert " with n7: no connection from it" in bad
-    assert time.monotonic() - begun < 4 * WITHIN_S
+    assert time.monotonic() - begun < 4 * SOON_S
 
 
 def _relay(server: socket.socket, to: Job) -> None:
