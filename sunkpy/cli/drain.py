@@ -41,7 +41,7 @@ from sunkpy.kube import decoding, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm import NodeChange, Slurm, errors
-from sunkpy.slurm.nodes import UNDRAIN
+from sunkpy.slurm.nodes import NO_REASON
 
 _NO_OPERATOR: Final = frozenset({2002, 2010})  # ESLURM_ACCESS_DENIED, ESLURM_USER_ID_MISSING
 _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -269,7 +269,7 @@ async def _do(step: DrainStep, now: NodeNow, kube: Kube, slurm: Slurm | None) ->
         case Drain(reason=reason) if slurm is not None:
             await slurm.drain_node(now.held.slurm_node, reason)
         case Resume(state=state) if slurm is not None:
-            change = UNDRAIN if state == "UNDRAIN" else NodeChange(state=(state,))
+            change = NodeChange(state=(state,), reason=NO_REASON.reason)
             await slurm.update_node(now.held.slurm_node, change)
 
 

@@ -56,16 +56,19 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return " ".join(part for part in parts if part.strip()) or "no change"
 
 
-UNDRAIN = NodeChange(state=("UNDRAIN",), reason=" ")
-"""Lifts the drain of a node and nothing else; RESUME would also bring back a node that is down.
-
-The blank reason replaces the old reason. Slurm 24.11 would keep the old reason (and it ignores an empty new one), so a
-later drain without a reason would look like the drain that was lifted. The node is NOT_RESPONDING for half a second,
-until slurmctld has pinged it.
+UNDRAIN = NodeChange(state=("UNDRAIN",))
+"""Lifts the drain of a node and nothing else; RESUME would also bring back a node that is down. A node that is down
+keeps its reason; another one loses it in Slurm 26.05, and keeps it in 24.11 (tried). The node is NOT_RESPONDING for
+half a second, until slurmctld has pinged it.
 """
 
-RESUME = NodeChange(state=("RESUME",), reason=" ")
-"""Brings back a node that is down, and lifts any drain. The blank reason replaces the old one, as with UNDRAIN."""
+RESUME = NodeChange(state=("RESUME",))
+"""Brings back a node that is down, and lifts any drain. The reason stays or goes as with UNDRAIN."""
+
+NO_REASON = NodeChange(reason=" ")
+"""Replaces the reason of a node by a blank, because Slurm ignores an empty one. A reason that an UNDRAIN or RESUME left
+must go: if slurmctld drains a node by itself, the node keeps a reason that it has.
+"""
 
 
 def drain(reason: str) -> NodeChange:
@@ -165,7 +168,7 @@ class NodeCalls:
 
     async def undrain_node(self, name: str) -> None:
         """Lift the drain of a Slurm node, and replace its reason by a blank. A node that is down stays down."""
-        await self.update_node(name, UNDRAIN)
+        await self.update_node(name, msgspec.structs.replace(UNDRAIN, reason=NO_REASON.reason))
 
     async def delete_node(self, name: str) -> None:
         """Delete a dynamic node from Slurm. If no answer comes, the request is not sent again, because a new slurmd

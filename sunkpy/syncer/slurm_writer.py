@@ -7,6 +7,8 @@ one grows, up to `MOST_NAMES`; a single write goes at once. Each node of a list 
 single node. If these reads take too long, the first are old by then: each node is read again and written alone.
 
 Slurm carries out a list node by node, and stops at an unknown node. So after a refusal each node is written alone.
+
+After a drain is lifted, each node is read again, and a reason that is left is removed (`core.mirror.recheck` says why).
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import msgspec
 import structlog
 
 from sunkpy.core.mirror import (
+    LOST_DOWN,
+    ClearReason,
     DeleteSlurmNode,
     DrainNode,
     LiftDrain,
@@ -31,12 +35,15 @@ from sunkpy.core.mirror import (
     SlurmAction,
     UndrainNode,
     is_in_effect,
+    is_lost_down,
+    leaves_reason,
+    lifted_too,
     still_holds,
 )
 from sunkpy.kube.errors import KubeError
 from sunkpy.slurm import NodeChange, Slurm
 from sunkpy.slurm.errors import Busy, NotFound, Rejected, SlurmError
-from sunkpy.slurm.nodes import RESUME, UNDRAIN, drain
+from sunkpy.slurm.nodes import NO_REASON, RESUME, UNDRAIN, drain
 
 MOST_NAMES = 64
 _LISTED_AT_ONCE = 6
@@ -59,13 +66,21 @@ class WriteOutcome(enum.Enum):
     REFUSED = "refused"  # the apiserver did not confirm the reason of the write
 
 
-class _Write(msgspec.Struct, frozen=True):
+class _Write(msgspec.Struct):
+    """`reason`: the node's reason when it was read right before the write. `leaves_reason`: whether a lift left one."""
+
     action: SlurmAction
     consent: Consent
+    reason: str = ""
+    leaves_reason: bool = False
 
     @property
     def name(self) -> str:
         return self.action.name
+
+    @property
+    def lifts(self) -> bool:
+        return isinstance(self.action, UndrainNode | LiftDrain | ResumeNode)
 
 
 Results = dict[str, WriteOutcome | Exception]
@@ -157,8 +172,41 @@ class SlurmWriter:
                 await self._slurm.update_nodes([write.name for write in agreed], change)
         except (NotFound, Rejected, Busy) as error:
             self._log.info("Slurm refused a list of nodes, each is written alone", error=str(error))
-            results |= await self._each(self._repeat, agreed)
-        return results
+            return results | await self._each(self._repeat, agreed)
+        return results | await self._finish(agreed) if change in (UNDRAIN, RESUME) else results
+
+    async def _finish(self, lifted: list[_Write]) -> Results:
+        """After drains are lifted: set again what was lifted too, and remove the reasons that are left."""
+        results = await self._each(self._look_after, lifted)
+        left = [write for write in lifted if write.leaves_reason]
+        try:
+            if left:
+                await self._slurm.update_nodes([write.name for write in left], NO_REASON)
+        except (NotFound, Rejected, Busy) as error:
+            self._log.info("Slurm refused to remove the reasons of nodes, decided again", error=str(error))
+            return results | dict.fromkeys((write.name for write in left), WriteOutcome.CHANGED)
+        return results | await self._each(self._look_last, left)
+
+    async def _look_after(self, write: _Write) -> WriteOutcome:
+        """Return WRITTEN, or CHANGED if somebody else holds the node by now. If somebody else's drain was lifted, too,
+        set it again.
+        """
+        node = await self._slurm.node(write.name)
+        if reason := lifted_too(node, write.reason):
+            self._log.warning("Slurm node drained by others while lifted, drained again", node=node.name, reason=reason)
+            await self._slurm.drain_node(node.name, reason)
+            return WriteOutcome.CHANGED
+        write.leaves_reason = leaves_reason(node)
+        return WriteOutcome.CHANGED if node.is_closed else WriteOutcome.WRITTEN
+
+    async def _look_last(self, write: _Write) -> WriteOutcome:
+        """Drain the node if somebody set it DOWN while its reason was removed."""
+        node = await self._slurm.node(write.name)
+        if not is_lost_down(node):
+            return WriteOutcome.WRITTEN
+        self._log.warning("Slurm node set DOWN by others while its reason was removed, drained", node=node.name)
+        await self._slurm.drain_node(node.name, LOST_DOWN)
+        return WriteOutcome.CHANGED
 
     async def _each(self, step: Callable[[_Write], Awaitable[WriteOutcome]], writes: Iterable[_Write]) -> Results:
         return dict(await asyncio.gather(*(self._one_of_a_list(step, write) for write in writes)))
@@ -181,7 +229,9 @@ class SlurmWriter:
         """
         if not await write.consent():
             return WriteOutcome.REFUSED
-        if still_holds(write.action, await self._slurm.node(write.name)):
+        node = await self._slurm.node(write.name)
+        if still_holds(write.action, node):
+            write.reason = node.reason
             return WriteOutcome.WRITTEN
         self._log.info("Slurm node changed meanwhile, decided again", node=write.name)
         return WriteOutcome.CHANGED
@@ -189,8 +239,16 @@ class SlurmWriter:
     async def _repeat(self, write: _Write) -> WriteOutcome:
         """Write one node of a refused list, unless Slurm has already changed this node."""
         if is_in_effect(write.action, await self._slurm.node(write.name)):
-            return WriteOutcome.WRITTEN
+            return await self._end(write)
         return await self._write_alone(write)
+
+    async def _end(self, write: _Write) -> WriteOutcome:
+        """Do for one node what `_finish` does for a list."""
+        outcome = await self._look_after(write) if write.lifts else WriteOutcome.WRITTEN
+        if not write.leaves_reason:
+            return outcome
+        await self._slurm.update_node(write.name, NO_REASON)
+        return await self._look_last(write)
 
     async def _write_alone(self, write: _Write) -> WriteOutcome:
         outcome = await self._recheck(write)
@@ -200,7 +258,9 @@ class SlurmWriter:
             case DrainNode(name=name, reason=reason) | RestoreDrain(name=name, reason=reason):
                 await self._slurm.drain_node(name, reason)
             case UndrainNode(name=name) | LiftDrain(name=name):
-                await self._slurm.undrain_node(name)
+                await self._slurm.update_node(name, UNDRAIN)
+            case ClearReason(name=name):
+                await self._slurm.update_node(name, NO_REASON)
             case ResumeNode(name=name):
                 await self._slurm.update_node(name, RESUME)
             case SetComment(name=name, comment=comment):
@@ -211,7 +271,7 @@ class SlurmWriter:
                 await self._slurm.update_node(name, NodeChange(topology_str=topology))
             case DeleteSlurmNode(name=name):
                 await self._slurm.delete_node(name)
-        return outcome
+        return await self._end(write)
 
 
 def _shared_change(action: SlurmAction) -> NodeChange | None:
@@ -225,5 +285,7 @@ def _shared_change(action: SlurmAction) -> NodeChange | None:
             return UNDRAIN
         case ResumeNode():
             return RESUME
+        case ClearReason():
+            return NO_REASON
         case _:
             return None

@@ -69,6 +69,10 @@ class Slurmrestd:
         self.records_read = 0
         self.before_list: Callable[[], None] = lambda: None
         """Called when a list of nodes is about to be changed: what happens between the check and the write."""
+        self.keeps_reasons = True
+        """A node that it opens keeps its reason, as with 24.11; 26.05 removes it."""
+        self.before_change: Callable[[Body], None] = lambda _: None
+        """Called with each change of one node or more that is about to be made."""
         self.unknown: dict[str, int] = {}
         """Accounts and partitions that are refused, and the number of the error."""
         self.reject_update: int | None = None
@@ -198,6 +202,7 @@ class Slurmrestd:
             return failure(500, self.refuse_as)
         if any(unit in change.get("topology_str", "") for unit in self.lacking):
             return failure(422, 2178)
+        self.before_change(change)
         self._change(name, change)
         return self._answer()
 
@@ -205,6 +210,7 @@ class Slurmrestd:
         """As slurmctld does it: one by one, until it does not know one. It reports refused changes at the end."""
         change, error = await request.json(), 0
         self.before_list()
+        self.before_change(change)
         self.writes.append(f"POST {','.join(change['name'])} {change.get('state')} {change.get('reason')}")
         for name in hostlist.expand(",".join(change["name"])):
             if name not in self.nodes:
@@ -222,6 +228,8 @@ class Slurmrestd:
             state = state - {"DRAIN", "FAIL", "DOWN"} | {"IDLE"}
         told = {"topology": change["topology_str"]} if "topology_str" in change else {}
         told |= {key: change[key].strip() for key in ("reason", "comment") if key in change}
+        if {"UNDRAIN", "RESUME"} & {*change.get("state", ())} and not self.keeps_reasons and "DOWN" not in state:
+            told["reason"] = ""
         self.put(name, *sorted(state), **told)
 
     async def _delete_node(self, request: web.Request) -> web.Response:

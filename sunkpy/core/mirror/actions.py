@@ -54,6 +54,14 @@ class ResumeNode(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class ClearReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Remove the reason that a lifted drain of sunkpy left on the node (`SlurmNode.has_reason_left`). If slurmctld
+    drained the node by itself, the node would keep this reason, and the drain would look like one by sunkpy.
+    """
+
+    name: str
+
+
 class RestoreDrain(msgspec.Struct, frozen=True, kw_only=True):
     """Set somebody else's drain again, with the same reason, after Slurm lost it (`lost_drain`)."""
 
@@ -121,6 +129,7 @@ SlurmAction = (
     | UndrainNode
     | LiftDrain
     | ResumeNode
+    | ClearReason
     | RestoreDrain
     | SetComment
     | SetAddress
@@ -144,5 +153,5 @@ def as_write(action: MirrorAction) -> SlurmWrite | None:
             return None
         case DrainNode() | RestoreDrain() | SetComment() | SetAddress() | SetTopology():
             return action
-        case UndrainNode() | LiftDrain() | ResumeNode() | DeleteSlurmNode():
+        case UndrainNode() | LiftDrain() | ResumeNode() | ClearReason() | DeleteSlurmNode():
             return type(action).__name__

@@ -25,6 +25,7 @@ import msgspec
 from sunkpy.core import names
 from sunkpy.core.mirror import report, services
 from sunkpy.core.mirror.actions import (
+    ClearReason,
     DeleteSlurmNode,
     DrainNode,
     LiftDrain,
@@ -307,7 +308,8 @@ def _slurm_actions(view: View, node: SlurmNode, cause: DrainCause, *, may_delete
 
 def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
     """Return the write that lets the node take jobs again: lift our drain, resume a node that slurmctld set DOWN by
-    itself, or lift somebody else's drain if the operator allows exactly its reason. Empty if none of these applies.
+    itself, or lift somebody else's drain if the operator allows exactly its reason; or the write that removes what an
+    earlier lift left. Empty if none of these applies.
     """
     if node.is_drained_by_us:
         return [UndrainNode(name=node.name, pod=pod)]
@@ -316,7 +318,7 @@ def _lift(node: SlurmNode, pod: Pod) -> list[MirrorAction]:
     leave = pod.annotations.get(names.ANNOTATION_HEALTH_LIFT)
     if leave is not None and node.is_drained_by_others_for(leave):
         return [LiftDrain(name=node.name, reason=leave, pod=pod)]
-    return []
+    return [ClearReason(name=node.name)] if node.has_reason_left else []
 
 
 def _has_new_slurmd(view: View, node: SlurmNode) -> bool:

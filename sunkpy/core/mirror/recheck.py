@@ -3,11 +3,21 @@
 Up to a second passes between the read of all nodes and the write, and admins, health checks and Epilogs write too. So
 the syncer reads the node again right before each write. If the write is no longer right, it is not done, and the mirror
 decides again on Slurm's next answer.
+
+Slurm has no command that lifts a drain only if its reason is still the same. So a drain that somebody else sets between
+that read and the lift is lifted, too. A DOWN stands, with its reason. Slurm 24.11 leaves the reason of a node that it
+opens, so the syncer reads the node after the lift. Another reason than before is that of somebody else's drain, which
+is set again (`lifted_too`). Else the reason is removed, in a second write (`leaves_reason`). A drain that somebody sets
+before this one stands, without its reason. Of a DOWN without its reason nobody could tell that a person set it, so the
+node is read a last time, and drained if it is down by now (`is_lost_down`). Slurm 26.05 removes the reason by itself.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from sunkpy.core.mirror.actions import (
+    ClearReason,
     DeleteSlurmNode,
     DrainNode,
     LiftDrain,
@@ -22,6 +32,9 @@ from sunkpy.core.mirror.actions import (
 from sunkpy.core.mirror.given_up import is_given_up
 from sunkpy.core.model.states import SlurmNode
 
+LOST_DOWN: Final = "set DOWN while sunkpy removed the reason of its own drain: see who did so, and why"
+"""The reason of the drain of a node that is down for a reason that is lost."""
+
 
 def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
     """True if this write would still change the Slurm node, and would not overwrite what others set meanwhile."""
@@ -34,6 +47,8 @@ def still_holds(action: SlurmAction, node: SlurmNode) -> bool:
             return node.is_drained_by_others_for(reason)
         case ResumeNode():
             return is_given_up(node)
+        case ClearReason():
+            return node.has_reason_left
         case RestoreDrain():
             return not node.is_closed
         case SetComment():
@@ -58,5 +73,26 @@ def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
             return not node.is_drain
         case ResumeNode():
             return not node.is_down
+        case ClearReason():
+            return not node.has_reason_left
         case _:
             return False
+
+
+def lifted_too(node: SlurmNode, agreed: str) -> str:
+    """Return the reason of the drain or DOWN of somebody else that a lift has lifted; empty if there was none.
+    `node`: the node after the lift. `agreed`: the reason that it had right before.
+    """
+    return node.reason if node.has_reason_of_others and node.reason != agreed and not node.is_closed else ""
+
+
+def leaves_reason(node: SlurmNode) -> bool:
+    """True if the node, which is as a lift has left it, takes jobs again, but has a reason."""
+    return bool(node.reason) and not node.is_closed and not node.is_down
+
+
+def is_lost_down(node: SlurmNode) -> bool:
+    """True if a node that was not down before its reason was removed is down now, without a reason. slurmctld does not
+    set a node DOWN by itself so soon after a lift.
+    """
+    return node.is_down and not node.is_drain and not node.reason

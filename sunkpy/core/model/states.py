@@ -142,18 +142,28 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
         reason.
 
         False for a node that slurmctld set DOWN because its slurmd was gone: it has no reason, or one of
-        `_SLURM_ITSELF`. In Slurm, setting DRAIN clears FAIL and replaces the reason, and lifting DRAIN clears the
-        reason (slurmctld, update_node). sunkpy never sets FAIL, so FAIL is from others, whatever the reason says.
+        `_SLURM_ITSELF`. In Slurm, setting DRAIN clears FAIL and replaces the reason (slurmctld, update_node). sunkpy
+        never sets FAIL, so FAIL is from others, whatever the reason says.
         """
         if "FAIL" in self.state:
             return True
         if self._is_reason_ours:
             return False
-        return self.is_drain or (self.is_down and bool(self.reason) and self.reason not in _SLURM_ITSELF)
+        return self.is_drain or (self.is_down and self.has_reason_of_others)
 
     def is_drained_by_others_for(self, reason: str) -> bool:
         """True if somebody other than sunkpy drained the node with exactly this reason, and FAIL is not set."""
         return self.is_drain and self.reason == reason and not self._is_reason_ours and "FAIL" not in self.state
+
+    @property
+    def has_reason_of_others(self) -> bool:
+        """True if the node has a reason that neither sunkpy wrote, nor slurmctld as it set the node DOWN by itself."""
+        return bool(self.reason) and not self._is_reason_ours and self.reason not in _SLURM_ITSELF
+
+    @property
+    def has_reason_left(self) -> bool:
+        """True if the node still has the reason of a drain by sunkpy, but no drain, DOWN or FAIL."""
+        return self._is_reason_ours and not self.is_drain and not self.state & {"DOWN", "FAIL"}
 
     @property
     def _is_reason_ours(self) -> bool:

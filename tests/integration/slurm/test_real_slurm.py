@@ -11,7 +11,7 @@ from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId, NodeComment
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
-from sunkpy.slurm.nodes import UNDRAIN, drain
+from sunkpy.slurm.nodes import NO_REASON, RESUME, UNDRAIN, drain
 from tests.integration.slurm.asking import happens, is_usable
 from tests.integration.slurm.daemons import NODE, TELL_BEGUN, RealSlurm
 
@@ -55,6 +55,41 @@ async def test_a_drain_is_set_replaced_seen_and_lifted_with_its_reason(real: Rea
     assert (seen.nodes[NODE].is_drained, seen.nodes[NODE].reason) == (True, "k8s: cordon: fan")
     await admin.undrain_node(NODE)
     assert (await admin.node(NODE)).reason == ""
+    await happens(real, lambda: is_usable(admin))
+
+
+@pytest.mark.parametrize("lift", [UNDRAIN, RESUME])
+async def test_a_lift_leaves_the_reason_of_an_open_node_in_slurm_24_11_alone(
+    real: RealSlurm, admin: Slurm, lift: NodeChange
+) -> None:
+    await admin.drain_node(NODE, "bad gpu")
+    await admin.update_nodes([NODE], lift)
+    node = await admin.node(NODE)
+    is_old = (await admin.ping()).release.startswith("24.11")
+    assert (node.is_drain, node.reason) == (False, "bad gpu" if is_old else "")
+    await admin.update_nodes([NODE], NO_REASON)
+    node = await admin.node(NODE)
+    assert (node.is_closed, node.reason) == (False, "")
+    await happens(real, lambda: is_usable(admin))
+
+
+async def test_a_node_that_is_down_keeps_its_reason_when_its_drain_is_lifted(real: RealSlurm, admin: Slurm) -> None:
+    await admin.drain_node(NODE, "k8s: cordon")
+    await admin.update_node(NODE, NodeChange(state=("DOWN",), reason="ask ann"))
+    await admin.update_node(NODE, UNDRAIN)
+    node = await admin.node(NODE)
+    assert (node.is_drain, node.is_down, node.reason) == (False, True, "ask ann")
+    await admin.update_node(NODE, RESUME)
+    await admin.update_node(NODE, NO_REASON)
+    await happens(real, lambda: is_usable(admin))
+
+
+async def test_a_drain_stands_when_its_reason_is_removed(real: RealSlurm, admin: Slurm) -> None:
+    await admin.drain_node(NODE, "bad gpu")
+    await admin.update_node(NODE, NO_REASON)
+    node = await admin.node(NODE)
+    assert (node.is_held_by_others, node.reason) == (True, "")
+    await admin.undrain_node(NODE)
     await happens(real, lambda: is_usable(admin))
 
 

@@ -8,7 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from sunkpy.core.mirror import DeleteSlurmNode, DrainNode, RestoreDrain, SlurmAction, UndrainNode, still_holds
+from sunkpy.core.mirror import (
+    ClearReason,
+    DeleteSlurmNode,
+    DrainNode,
+    LiftDrain,
+    RestoreDrain,
+    ResumeNode,
+    SlurmAction,
+    UndrainNode,
+    still_holds,
+)
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import SlurmNode
 from sunkpy.runtime.settings import SlurmSettings
@@ -144,6 +154,112 @@ async def test_a_node_that_somebody_opened_meanwhile_holds_up_nobody(rig: Rig) -
     done = await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(8)])
     assert done == [WriteOutcome.WRITTEN] * 8
     assert not any(rig.seen(name_of(number)).is_drain for number in range(8))
+
+
+def meanwhile(rig: Rig, is_before: Callable[[dict], bool], *state: str, reason: str) -> None:
+    """Before this change somebody changes the first node, once."""
+
+    def change(body: dict) -> None:
+        if is_before(body):
+            rig.slurm.before_change = lambda _: None
+            rig.slurm.put(name_of(0), *state, reason=reason)
+
+    rig.slurm.before_change = change
+
+
+def is_lift(body: dict) -> bool:
+    return bool({"UNDRAIN", "RESUME"} & {*body.get("state", ())})
+
+
+def is_removal_of_reason(body: dict) -> bool:
+    return "state" not in body and "reason" in body
+
+
+@pytest.mark.parametrize("count", [1, 8])
+@pytest.mark.parametrize("state", [("IDLE", "DRAIN"), ("DOWN", "DRAIN")])
+async def test_what_somebody_sets_while_a_drain_is_lifted_stands(rig: Rig, count: int, state: tuple[str, ...]) -> None:
+    for number in range(count):
+        rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
+    meanwhile(rig, is_lift, *state, reason="bad gpu")
+    done = await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(count)])
+    assert rig.seen(name_of(0)).is_held_by_others
+    assert rig.seen(name_of(0)).reason == "bad gpu"
+    assert done == [WriteOutcome.CHANGED, *[WriteOutcome.WRITTEN] * (count - 1)]
+    assert not any(rig.seen(name_of(number)).reason for number in range(1, count))
+
+
+@pytest.mark.parametrize(
+    ("lift", "state", "reason"),
+    [
+        (LiftDrain(name=name_of(0), reason="bad gpu", pod=Pod()), ("IDLE", "DRAIN"), "bad gpu"),
+        (ResumeNode(name=name_of(0), reason="", pod=Pod()), ("DOWN",), "Node unexpectedly rebooted"),
+        (ResumeNode(name=name_of(0), reason="", pod=Pod()), ("DOWN",), ""),
+    ],
+)
+async def test_any_lift_leaves_what_somebody_sets_meanwhile(
+    rig: Rig, lift, state: tuple[str, ...], reason: str
+) -> None:
+    rig.slurm.put(name_of(0), *state, reason=reason)
+    meanwhile(rig, is_lift, "DOWN", "DRAIN", reason="worse")
+    assert await rig.write(lift) is WriteOutcome.CHANGED
+    assert (rig.seen(name_of(0)).is_held_by_others, rig.seen(name_of(0)).reason) == (True, "worse")
+
+
+@pytest.mark.parametrize("count", [1, 8])
+@pytest.mark.parametrize("state", [("IDLE", "DRAIN"), ("IDLE", "FAIL"), ("DOWN",)])
+async def test_what_somebody_sets_while_a_reason_is_removed_stands(
+    rig: Rig, count: int, state: tuple[str, ...]
+) -> None:
+    for number in range(count):
+        rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
+    meanwhile(rig, is_removal_of_reason, *state, reason="bad gpu")
+    await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(count)])
+    assert rig.seen(name_of(0)).is_held_by_others
+    assert not rig.seen(name_of(0)).is_drained_by_us
+
+
+async def test_what_slurmctld_says_of_a_silent_node_holds_it_for_nobody(rig: Rig) -> None:
+    rig.slurm.put(name_of(0), "IDLE", "DRAIN", reason=OURS)
+    meanwhile(rig, is_lift, "DOWN", "NOT_RESPONDING", reason="Not responding")
+    await rig.write(UndrainNode(name=name_of(0), pod=Pod()))
+    assert not rig.seen(name_of(0)).is_held_by_others
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("count", [1, 8])
+async def test_a_lifted_drain_leaves_no_reason(rig: Rig, count: int, keeps: bool) -> None:
+    rig.slurm.keeps_reasons = keeps
+    for number in range(count):
+        rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
+    await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(count)])
+    assert {(rig.slurm.state(name_of(number)), rig.seen(name_of(number)).reason) for number in range(count)} == {
+        ("IDLE", "")
+    }
+    assert len([write for write in rig.slurm.writes if "UNDRAIN" not in write]) == keeps * min(count, 2)
+
+
+async def test_a_node_that_somebody_sets_down_while_its_drain_is_lifted_stays_down_on_any_slurm(rig: Rig) -> None:
+    rig.slurm.keeps_reasons = False
+    rig.slurm.put(name_of(0), "IDLE", "DRAIN", reason=OURS)
+    meanwhile(rig, is_lift, "DOWN", "DRAIN", reason="ask ann")
+    await rig.write(UndrainNode(name=name_of(0), pod=Pod()))
+    assert (rig.seen(name_of(0)).is_held_by_others, rig.seen(name_of(0)).reason) == (True, "ask ann")
+
+
+async def test_a_reason_that_an_earlier_lift_left_is_removed_if_the_node_is_still_open(rig: Rig) -> None:
+    rig.slurm.put(name_of(0), "IDLE", reason=OURS)
+    rig.slurm.put(name_of(1), "IDLE", "DRAIN", reason=OURS)
+    done = await rig.write_all([ClearReason(name=name_of(number)) for number in range(2)])
+    assert done == [WriteOutcome.WRITTEN, WriteOutcome.CHANGED]
+    assert [rig.seen(name_of(number)).reason for number in range(2)] == ["", OURS]
+
+
+async def test_a_lift_that_was_interrupted_leaves_what_the_mirror_removes(rig: Rig) -> None:
+    rig.slurm.put(name_of(0), "IDLE", "DRAIN", reason=OURS)
+    rig.slurm.lose_next_answer = True
+    with pytest.raises(Unreachable):
+        await rig.write(UndrainNode(name=name_of(0), pod=Pod()))
+    assert rig.seen(name_of(0)).has_reason_left
 
 
 async def test_an_unreachable_slurm_is_told_to_all_who_wait(rig: Rig) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
+    ClearReason,
     Decision,
     DeleteSlurmNode,
     DrainNode,
@@ -19,6 +20,7 @@ from sunkpy.core.mirror import (
     UndrainNode,
     after_writing,
     decide_mirror,
+    lifted_too,
     still_holds,
 )
 from sunkpy.core.mirror.decide import (
@@ -410,6 +412,11 @@ def test_only_what_was_lost_is_put_back(remembered: dict[str, str], node: SlurmN
         (ResumeNode(name="n", pod=make_pod(), reason=REBOOTED), make_node("DOWN", reason=THEIRS), False),
         (ResumeNode(name="n", pod=make_pod(), reason=REBOOTED), make_node("DOWN+DRAIN", reason=THEIRS), False),
         (ResumeNode(name="n", pod=make_pod(), reason=REBOOTED), make_node(), False),
+        (ClearReason(name="n"), make_node("IDLE", reason=OURS), True),
+        (ClearReason(name="n"), make_node("IDLE", reason=THEIRS), False),
+        (ClearReason(name="n"), make_node("IDLE+DRAIN", reason=OURS), False),
+        (ClearReason(name="n"), make_node("IDLE+FAIL", reason=OURS), False),
+        (ClearReason(name="n"), make_node("DOWN", reason=OURS), False),
         (RestoreDrain(name="n", reason=THEIRS), make_node(), True),
         (RestoreDrain(name="n", reason=THEIRS), make_node("IDLE+DRAIN", reason="worse"), False),
         (SetComment(name="n", comment="{}"), make_node(comment=""), True),
@@ -428,6 +435,44 @@ def test_only_what_was_lost_is_put_back(remembered: dict[str, str], node: SlurmN
 )
 def test_nobody_elses_word_of_this_moment_is_overwritten(action, node: SlurmNode, holds: bool) -> None:
     assert still_holds(action, node) is holds
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "is_cleared"),
+    [
+        pytest.param(make_pod(), make_node("IDLE", reason=OURS), True, id="a lift was cut off"),
+        pytest.param(make_pod(), make_node("MIXED", reason=OURS), True, id="with a job"),
+        pytest.param(make_pod(), make_node("IDLE", reason=THEIRS), False, id="a note of somebody"),
+        pytest.param(make_pod(cordon="disk"), make_node("IDLE", reason=OURS), False, id="it is drained anew"),
+        pytest.param(make_pod(), make_node("DOWN", reason=OURS), False, id="it is resumed first"),
+    ],
+)
+def test_a_reason_that_a_lift_left_is_removed(pod, node: SlurmNode, is_cleared: bool) -> None:
+    """slurmctld keeps a reason that a node has when it drains the node by itself."""
+    actions = to_slurm(decide_mirror(make_view(pod, node), NOW_S))
+    assert [action for action in actions if isinstance(action, ClearReason)] == [
+        ClearReason(name=node.name)
+    ] * is_cleared
+
+
+@pytest.mark.parametrize(
+    ("node", "before", "reason"),
+    [
+        (make_node("IDLE", reason=THEIRS), OURS, THEIRS),
+        (make_node("IDLE", reason="worse"), THEIRS, "worse"),
+        (make_node("IDLE", reason=OURS), OURS, ""),
+        (make_node("IDLE", reason=THEIRS), THEIRS, ""),
+        (make_node("IDLE", reason="k8s: pod gone"), OURS, ""),
+        (make_node("DOWN", reason="Not responding"), OURS, ""),
+        (make_node("DOWN", reason=THEIRS), OURS, ""),
+        (make_node("IDLE+DRAIN", reason=THEIRS), OURS, ""),
+        (make_node("IDLE"), OURS, ""),
+    ],
+)
+def test_another_reason_after_a_lift_is_of_a_drain_that_was_lifted_too(
+    node: SlurmNode, before: str, reason: str
+) -> None:
+    assert lifted_too(node, before) == reason
 
 
 @pytest.mark.parametrize(

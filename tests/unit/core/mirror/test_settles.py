@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sunkpy.core import names
 from sunkpy.core.mirror import (
+    ClearReason,
     Decision,
     DeleteSlurmNode,
     DrainNode,
@@ -109,6 +110,9 @@ def apply(action: MirrorAction, pod: Pod | None, node: SlurmNode | None) -> tupl
         case ResumeNode():
             assert node is not None
             return pod, replace(node, state=node.state - {"DRAIN", "FAIL", "DOWN"} | {"IDLE"}, reason="")
+        case ClearReason():
+            assert node is not None
+            return pod, replace(node, reason="")
         case RestoreDrain():
             assert node is not None
             return pod, replace(node, state=node.state | {"DRAIN"}, reason=action.reason)
@@ -132,10 +136,12 @@ def is_renewal(action: MirrorAction) -> bool:
 
 def check(action: MirrorAction, node: SlurmNode | None, pod: Pod | None) -> None:
     """What must hold of every action, whatever led to it."""
-    if isinstance(action, DrainNode | UndrainNode | LiftDrain | ResumeNode | RestoreDrain | DeleteSlurmNode):
+    if isinstance(
+        action, DrainNode | UndrainNode | LiftDrain | ResumeNode | ClearReason | RestoreDrain | DeleteSlurmNode
+    ):
         assert node is not None
         assert still_holds(action, node)
-    if isinstance(action, DrainNode | UndrainNode | ResumeNode):
+    if isinstance(action, DrainNode | UndrainNode | ResumeNode | ClearReason):
         assert node is not None
         assert not node.is_held_by_others, "a foreign reason is never changed"
     if isinstance(action, RestoreDrain):
