@@ -7,11 +7,14 @@ import contextlib
 
 import pytest
 
+from sunkpy.core.mirror import UndrainNode
 from sunkpy.core.model.job_spec import JobSpec
+from sunkpy.core.model.objects import Pod
 from sunkpy.core.model.states import JobId, NodeComment
 from sunkpy.runtime.settings import SlurmSettings
 from sunkpy.slurm import NodeCache, NodeChange, NodesSnapshot, NotModified, Slurm, errors
 from sunkpy.slurm.nodes import NO_REASON, RESUME, UNDRAIN, drain
+from sunkpy.syncer.slurm_writer import SlurmWriter
 from tests.integration.slurm.asking import happens, is_usable
 from tests.integration.slurm.daemons import NODE, TELL_BEGUN, RealSlurm
 
@@ -81,6 +84,32 @@ async def test_a_node_that_is_down_keeps_its_reason_when_its_drain_is_lifted(rea
     assert (node.is_drain, node.is_down, node.reason) == (False, True, "ask ann")
     await admin.update_node(NODE, RESUME)
     await admin.update_node(NODE, NO_REASON)
+    await happens(real, lambda: is_usable(admin))
+
+
+@pytest.mark.parametrize("state", ["DOWN", "DRAIN"])
+async def test_what_a_person_sets_right_before_the_syncer_lifts_its_drain_stands(
+    real: RealSlurm, admin: Slurm, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """But for a drain in Slurm 26.05, which removes the reason by which it would be known."""
+    writes = Slurm.update_node
+
+    async def after_a_person(slurm: Slurm, name: str, change: NodeChange) -> None:
+        monkeypatch.undo()
+        await writes(slurm, NODE, NodeChange(state=(state,), reason="ask ann"))
+        await writes(slurm, name, change)
+
+    async def consent() -> bool:
+        return True
+
+    await admin.drain_node(NODE, "k8s: cordon")
+    monkeypatch.setattr(Slurm, "update_node", after_a_person)
+    await SlurmWriter(admin).write(UndrainNode(name=NODE, pod=Pod()), consent)
+    node = await admin.node(NODE)
+    is_old = (await admin.ping()).release.startswith("24.11")
+    assert (node.is_held_by_others, node.reason) == ((True, "ask ann") if is_old or state == "DOWN" else (False, ""))
+    with contextlib.suppress(errors.Rejected):  # it takes jobs already
+        await admin.update_node(NODE, NodeChange(state=("RESUME",), reason=" "))
     await happens(real, lambda: is_usable(admin))
 
 
