@@ -5,11 +5,12 @@ the syncer reads the node again right before each write. If the write is no long
 decides again on Slurm's next answer.
 
 Slurm has no command that lifts a drain only if its reason is still the same. So a drain that somebody else sets between
-that read and the lift is lifted, too. A DOWN stands, with its reason. Slurm 24.11 leaves the reason of a node that it
-opens, so the syncer reads the node after the lift. Another reason than before is that of somebody else's drain, which
-is set again (`lifted_too`). Else the reason is removed, in a second write (`leaves_reason`). A drain that somebody sets
-before this one stands, without its reason. Of a DOWN without its reason nobody could tell that a person set it, so the
-node is read a last time, and drained if it is down by now (`is_lost_down`). Slurm 26.05 removes the reason by itself.
+that read and the lift is lifted, too. A DOWN stands, with its reason, except if the node is resumed. Slurm 24.11 leaves
+the reason of a node that it opens, so the syncer reads the node after the lift. Another reason than before is that of
+somebody else's drain, which is set again (`lifted_too`). Else the reason is removed, in a second write
+(`leaves_reason`). A drain that somebody sets before this one stands, without its reason. Of a DOWN without its reason
+nobody could tell that a person set it, so the node is read a last time, and drained if it is down by now
+(`is_lost_down`). Slurm 26.05 removes the reason by itself, so there a drain that was lifted too is lost.
 """
 
 from __future__ import annotations
