@@ -93,6 +93,7 @@ NOT_HERE: Mapping[str, str] = {
     "topology.node.k8s.io": "no Slurm job comes of it",
     "--etcd-server": "the operator runs without etcd",
     "--batch-scheduler": "the operator runs without a batch scheduler",
+    "Kubernetes 1.35": "Kubernetes 1.37 does not serve this version of Workload",
 }
 
 NOT_RUN: Mapping[str, str] = dict.fromkeys(

@@ -45,6 +45,16 @@ def test_a_job_with_a_workload_is_a_gang(manifests):
     assert not jobs_of(pods[:1], [*owners, made])[0].is_complete
 
 
+def test_a_job_with_a_pod_group_is_a_gang(manifests):
+    path = manifests / "native/podgroup-gang-job-1.37.yaml"
+    made = owner(documents(path)["PodGroup"])
+    owners, pods = job(documents(path)["Job"])
+    (found,) = jobs_of(pods, [*owners, made])
+    assert seen([found]) == wanted(path)
+    assert (found.kind, found.is_complete) == ("PodGroup team-a/together", True)
+    assert not jobs_of(pods[:1], [*owners, made])[0].is_complete
+
+
 def test_each_replica_of_a_group_is_a_gang():
     made = workload({"name": "workers", "policy": GANG_OF_2}, {"name": "head", "policy": {"basic": {}}})
     pods = [of_workload(f"{key}-{n}", podGroupReplicaKey=key) for key in ("a", "b") for n in range(2)]
