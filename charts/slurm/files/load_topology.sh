@@ -54,7 +54,8 @@ lacking_units() {
 }
 
 # Try whether slurmctld starts on the wanted files: alone and with an empty state, until it has read them. It makes no socket for
-# scontrol (disable_sack), because that would replace the socket of the running slurmctld.
+# scontrol (disable_sack), because that would replace the socket of the running slurmctld. Return 1 if it ends over them, and 2 if
+# this says nothing about them: it had not read them after half a minute, or another process has its port.
 try_topology() {
   local conf folder pid result=1
   folder=$(mktemp -d) conf=$folder/slurm.conf
@@ -75,6 +76,7 @@ try_topology() {
     kill -0 "$pid" 2> /dev/null || break
     sleep 0.1
   done
+  if [ "$result" = 1 ] && { kill -0 "$pid" 2> /dev/null || grep -q 'Address already in use' "$folder/log"; }; then result=2; fi
   kill -KILL "$pid" 2> /dev/null || true
   wait "$pid" 2> /dev/null || true
   [ "$result" = 0 ] || grep -E 'error:|fatal:' "$folder/log" | sed -E 's/^.*(error|fatal): /start-slurmctld:   /' || true
@@ -101,7 +103,7 @@ load_wanted_topology() {
 # Load new topology files when they are wanted, for as long as slurmctld runs. With two slurmctld, the one that has control loads
 # them, and the other one copies them from $kept.
 keep_topology() {
-  local each=${1:-5} told='' lacks sum
+  local each=${1:-5} told='' lacks sum tried
   gather_topology
   [ -d /topology ] || compgen -G "$wanted/*" > /dev/null || compgen -G "$kept/*" > /dev/null || return 0
   while sleep "$each"; do
@@ -128,7 +130,15 @@ keep_topology() {
       told=$lacks
       continue
     fi
-    if ! try_topology; then
+    tried=0
+    try_topology || tried=$?
+    if [ "$tried" = 2 ]; then
+      [ "$told" = untried ] ||
+        echo "start-slurmctld: the new topology is not loaded yet, because it could not be tried: it is tried again"
+      told=untried
+      continue
+    fi
+    if [ "$tried" != 0 ]; then
       echo "start-slurmctld: the new topology is not loaded, because slurmctld would not start with it: the present topology stays"
       echo "$sum" > "$kept.refused"
       continue

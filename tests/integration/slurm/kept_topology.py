@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Final
 
@@ -33,7 +34,8 @@ def keep_topology(config: Mapping[str, str]) -> str:
     files = {**config, "load_topology.sh": (ROOT / "charts/slurm/files/load_topology.sh").read_text()}
     lines = ["mkdir -p /config"]
     for name, text in files.items():
-        lines.append(f"cat > /config/{name} << 'END_OF_FILE'\n{text}\nEND_OF_FILE")
+        # To the byte what /etc/slurm has of it: another newline would be another topology, and be loaded.
+        lines.append(f"printf %s {shlex.quote(text)} > /config/{name}")
     return "\n".join(lines) + "\n" + _KEEP
 
 

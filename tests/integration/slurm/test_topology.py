@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -25,6 +27,7 @@ from tests.unit.charts.rendering import of_kind, render
 
 pytestmark = pytest.mark.integration
 
+TRIAL_PORT: Final = 6899
 IS_NEW: Final = RELEASE != "24.11"
 PLACES: Final = {
     "n1": Place(switches=switch_names(("s1", "l1"))),
@@ -84,12 +87,22 @@ class Running:
         if not wait_until(holds, timeout_s=90):
             raise AssertionError(f"{what}: not so:\n{self.slurm.logs()}")
 
+    def load(self, name: str, text: str) -> None:
+        """Bring a file, and wait until it is loaded. A slurmctld that ends before would go back to the one before."""
+        loads = self.loads()
+        self.write(name, text)
+        self.wait(lambda: self.loads() > loads, "it is loaded")
+
     def restart(self) -> None:
         starts = self.slurm.starts("slurmctld")
+
+        def is_up() -> bool:
+            return self.slurm.starts("slurmctld") > starts and "UP" in self.run("scontrol", "ping")[1]
+
         self.slurm.send("TERM", "slurmctld")
-        self.wait(
-            lambda: self.slurm.starts("slurmctld") > starts and "UP" in self.run("scontrol", "ping")[1], "it is up"
-        )
+        if not wait_until(is_up, timeout_s=30):  # one that gets TERM while it starts may never end: as the kubelet does
+            self.slurm.send("KILL", "slurmctld")
+            self.wait(is_up, "it is up")
 
     async def tell(self, node: str, topology: str) -> None:
         slurm: Slurm = connect(self.slurm, "slurm")
@@ -144,9 +157,8 @@ def test_24_11_loads_the_tree_and_keeps_it_over_a_restart(labelled: Running):
     conf = labelled.run("scontrol", "show", "config")[1]
     assert "TopoOptional" in conf
     assert labelled.submit("--nodes=5")[0] == 0  # before there is a tree
-    labelled.write(files.CONF, CONF)
-    labelled.wait(lambda: labelled.loads() > 0, "a tree is loaded")
-    labelled.wait(lambda: "SwitchName=s1/l1 Level=0" in labelled.shown(), "the tree is that of the file")
+    labelled.load(files.CONF, CONF)
+    assert "SwitchName=s1/l1 Level=0" in labelled.shown()
     assert labelled.submit("--nodes=2", "--switches=1", "--nodelist=n1,n3")[0] == 0
     labelled.restart()
     assert "SwitchName=s1/l1 Level=0" in labelled.shown()
@@ -211,9 +223,7 @@ def test_26_05_starts_with_nodes_in_its_file_and_the_record_of_a_node_beats_it(l
     for node, path in where.items():
         asyncio.run(labelled.tell(node, f"tree:{':'.join(path)}"))
     earlier = where | {"n1": where["n2"]}
-    loads = labelled.loads()
-    labelled.write(files.YAML, files.write_yaml(["tree", "block"], ["b1"], [2], paths=earlier))
-    labelled.wait(lambda: labelled.loads() > loads, "it is loaded")
+    labelled.load(files.YAML, files.write_yaml(["tree", "block"], ["b1"], [2], paths=earlier))
     for _ in range(2):
         assert "SwitchName=s1/l1 Level=0 LinkSpeed=0 Nodes=n[1,3]" in labelled.shown()
         assert labelled.submit("--nodes=5")[0] == 0
@@ -230,6 +240,25 @@ def test_ranks_in_sbatch_follow_the_leaves_if_nobody_says_otherwise(labelled: Ru
     assert leaves[0] == leaves[1] != leaves[2] == leaves[3]
     as_registered = labelled.ranks("--distribution=cyclic")
     assert labelled.ranks(env="SLURM_DISTRIBUTION=cyclic") == as_registered, "a person's own word counts"
+
+
+def test_a_file_that_cannot_be_tried_now_is_tried_again(labelled: Running):
+    """Here because another process has the port of the trial."""
+    name, text = (files.YAML, files.write_yaml(["tree", "block"], ["b1", "b5"], [2])) if IS_NEW else (files.CONF, CONF)
+    said = labelled.says().count("could not be tried")
+    taken: list[socket.socket] = []
+
+    def take() -> bool:
+        with contextlib.suppress(OSError):
+            taken.append(socket.create_server(("127.0.0.1", TRIAL_PORT)))
+        return bool(taken)
+
+    labelled.wait(take, "the port is free")  # tests of the other release may try a topology just now
+    loads = labelled.loads()
+    with taken[0]:
+        labelled.write(name, f"{text}# tried again\n")
+        labelled.wait(lambda: labelled.says().count("could not be tried") > said, "it is told")
+    labelled.wait(lambda: labelled.loads() > loads, "it is loaded")
 
 
 def test_a_slurmctld_that_ends_while_it_loads_a_file_starts_with_the_one_before(labelled: Running):
