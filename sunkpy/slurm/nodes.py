@@ -58,8 +58,8 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 UNDRAIN = NodeChange(state=("UNDRAIN",))
 """Lifts the drain of a node and nothing else; RESUME would also bring back a node that is down. A node that is down
-keeps its reason; another one loses it in Slurm 26.05, and keeps it in 24.11 (tried). The node is NOT_RESPONDING for
-half a second, until slurmctld has pinged it.
+keeps its reason; another one loses it, except in Slurm 24.11 without accounting (tried). The node is NOT_RESPONDING
+for half a second, until slurmctld has pinged it.
 """
 
 RESUME = NodeChange(state=("RESUME",))

@@ -167,6 +167,8 @@ class SlurmWriter:
         agreed = [write for write in writes if results[write.name] is WriteOutcome.WRITTEN]
         if self._clock() - began_s > _LOOKS_HOLD_S:
             return results | await self._each(self._write_alone, agreed)
+        if change == NO_REASON:
+            return results | await self._remove_reasons(agreed)
         try:
             if agreed:
                 await self._slurm.update_nodes([write.name for write in agreed], change)
@@ -176,16 +178,23 @@ class SlurmWriter:
         return results | await self._finish(agreed) if change in (UNDRAIN, RESUME) else results
 
     async def _finish(self, lifted: list[_Write]) -> Results:
-        """After drains are lifted: set again what was lifted too, and remove the reasons that are left."""
+        """After drains are lifted: set again what was lifted too, and remove the reasons that are left. If the looks
+        take too long, the reasons stay: the mirror decides again, and removes those of sunkpy.
+        """
+        began_s = self._clock()
         results = await self._each(self._look_after, lifted)
         left = [write for write in lifted if write.leaves_reason]
+        if self._clock() - began_s > _LOOKS_HOLD_S:
+            return results
+        return results | await self._remove_reasons(left)
+
+    async def _remove_reasons(self, writes: list[_Write]) -> Results:
         try:
-            if left:
-                await self._slurm.update_nodes([write.name for write in left], NO_REASON)
-        except (NotFound, Rejected, Busy) as error:
-            self._log.info("Slurm refused to remove the reasons of nodes, decided again", error=str(error))
-            return results | dict.fromkeys((write.name for write in left), WriteOutcome.CHANGED)
-        return results | await self._each(self._look_last, left)
+            if writes:
+                await self._slurm.update_nodes([write.name for write in writes], NO_REASON)
+        except SlurmError as error:  # some of the reasons may be gone
+            self._log.info("reasons of Slurm nodes may not be removed, decided again", error=str(error))
+        return await self._each(self._look_last, writes)
 
     async def _look_after(self, write: _Write) -> WriteOutcome:
         """Return WRITTEN, or CHANGED if somebody else holds the node by now. If somebody else's drain was lifted, too,
@@ -245,9 +254,13 @@ class SlurmWriter:
     async def _end(self, write: _Write) -> WriteOutcome:
         """Do for one node what `_finish` does for a list."""
         outcome = await self._look_after(write) if write.lifts else WriteOutcome.WRITTEN
-        if not write.leaves_reason:
-            return outcome
-        await self._slurm.update_node(write.name, NO_REASON)
+        return await self._remove_reason(write) if write.leaves_reason else outcome
+
+    async def _remove_reason(self, write: _Write) -> WriteOutcome:
+        try:
+            await self._slurm.update_node(write.name, NO_REASON)
+        except SlurmError as error:
+            self._log.info("reason of a Slurm node may not be removed, decided again", error=str(error))
         return await self._look_last(write)
 
     async def _write_alone(self, write: _Write) -> WriteOutcome:
@@ -259,8 +272,8 @@ class SlurmWriter:
                 await self._slurm.drain_node(name, reason)
             case UndrainNode(name=name) | LiftDrain(name=name):
                 await self._slurm.update_node(name, UNDRAIN)
-            case ClearReason(name=name):
-                await self._slurm.update_node(name, NO_REASON)
+            case ClearReason():
+                return await self._remove_reason(write)
             case ResumeNode(name=name):
                 await self._slurm.update_node(name, RESUME)
             case SetComment(name=name, comment=comment):

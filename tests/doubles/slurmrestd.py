@@ -70,7 +70,7 @@ class Slurmrestd:
         self.before_list: Callable[[], None] = lambda: None
         """Called when a list of nodes is about to be changed: what happens between the check and the write."""
         self.keeps_reasons = True
-        """A node that it opens keeps its reason, as with 24.11; 26.05 removes it."""
+        """A node that it opens keeps its reason, as with 24.11 without accounting."""
         self.before_change: Callable[[Body], None] = lambda _: None
         """Called with each change of one node or more that is about to be made."""
         self.unknown: dict[str, int] = {}

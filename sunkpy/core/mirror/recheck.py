@@ -5,12 +5,13 @@ the syncer reads the node again right before each write. If the write is no long
 decides again on Slurm's next answer.
 
 Slurm has no command that lifts a drain only if its reason is still the same. So a drain that somebody else sets between
-that read and the lift is lifted, too. A DOWN stands, with its reason, except if the node is resumed. Slurm 24.11 leaves
-the reason of a node that it opens, so the syncer reads the node after the lift. Another reason than before is that of
-somebody else's drain, which is set again (`lifted_too`). Else the reason is removed, in a second write
-(`leaves_reason`). A drain that somebody sets before this one stands, without its reason. Of a DOWN without its reason
-nobody could tell that a person set it, so the node is read a last time, and drained if it is down by now
-(`is_lost_down`). Slurm 26.05 removes the reason by itself, so there a drain that was lifted too is lost.
+that read and the lift is lifted, too. A DOWN stands, with its reason, except if the node is resumed. With accounting,
+and in Slurm 26.05, slurmctld removes the reason of a node that it opens, so there a drain that was lifted too is lost.
+Slurm 24.11 without accounting leaves the reason, so the syncer reads the node after the lift. Another reason than
+before is that of somebody else's drain, which is set again (`lifted_too`). Else the reason is removed, in a second
+write (`leaves_reason`). A drain that somebody sets before this one stands, without its reason. Of a DOWN without its
+reason nobody could tell that a person set it, so the node is read a last time, and drained if it is down by now
+(`is_lost_down`).
 """
 
 from __future__ import annotations
@@ -74,8 +75,6 @@ def is_in_effect(action: SlurmAction, node: SlurmNode) -> bool:
             return not node.is_drain
         case ResumeNode():
             return not node.is_down
-        case ClearReason():
-            return not node.has_reason_left
         case _:
             return False
 

@@ -26,8 +26,9 @@ _UNUSABLE = frozenset({"DOWN", "FUTURE", "UNKNOWN", "ERROR", "INVALID", "INVALID
 
 
 NOT_RESPONDING = "Not responding"
-_SLURM_ITSELF = frozenset({NOT_RESPONDING, "Node unexpectedly rebooted"})
+_SLURM_ITSELF = frozenset({"", NOT_RESPONDING, "Node unexpectedly rebooted"})
 """The reasons that slurmctld writes when it sets a node DOWN by itself. They do not mean that an admin holds the node.
+If the node has a reason already, even a blank one, slurmctld adds its own after a colon (set_node_reason).
 """
 
 
@@ -158,7 +159,8 @@ class SlurmNode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_reason_of_others(self) -> bool:
         """True if the node has a reason that neither sunkpy wrote, nor slurmctld as it set the node DOWN by itself."""
-        return bool(self.reason) and not self._is_reason_ours and self.reason not in _SLURM_ITSELF
+        parts = {part.strip() for part in self.reason.split(":")}
+        return not self._is_reason_ours and not parts <= _SLURM_ITSELF
 
     @property
     def has_reason_left(self) -> bool:

@@ -22,8 +22,9 @@ from sunkpy.core.accounts import WantedAccounts, describe_plan
 from sunkpy.core.model.job_spec import JobSpec
 from sunkpy.core.model.states import JobId
 from sunkpy.runtime.settings import SlurmSettings
-from sunkpy.slurm import Slurm, errors
-from tests.integration.slurm.daemons import RealAccounting, RealSlurm
+from sunkpy.slurm import NodeChange, Slurm, errors
+from sunkpy.slurm.nodes import RESUME, UNDRAIN
+from tests.integration.slurm.daemons import NODE, RealAccounting, RealSlurm
 from tests.polling import until
 
 pytestmark = pytest.mark.integration
@@ -379,3 +380,24 @@ async def start_before_slurmdbd(running: Running) -> None:
 async def is_known_as(running: Running, words: str) -> bool:
     told = await asyncio.to_thread(running.slurm.run_as, "slurm", "scontrol", "show", "assoc_mgr", "flags=users")
     return words in told[1]
+
+
+@pytest.mark.parametrize("lift", [UNDRAIN, RESUME])
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_what_a_lift_leaves_of_a_reason(
+    running: Running, admin: Slurm, user1: Slurm, is_busy: bool, lift: NodeChange
+) -> None:
+    """Nothing, with accounting; without it Slurm 24.11 leaves the reason (`test_real_slurm`)."""
+    await settle(admin, wanted())
+    jobs = [(await user1.submit_job(job(script="#!/bin/sh\nsleep 60\n"))).job_id] if is_busy else []
+
+    async def is_as_wanted() -> bool:
+        return (await admin.node(NODE)).is_busy == is_busy
+
+    await happens(running, is_as_wanted)
+    await admin.drain_node(NODE, "bad gpu")
+    await admin.update_nodes([NODE], lift)
+    node = await admin.node(NODE)
+    for each in jobs:
+        await admin.cancel_job(each)
+    assert (node.is_drain, node.reason) == (False, "")

@@ -34,6 +34,7 @@ from sunkpy.core.model.times import rfc3339, utc_now
 from sunkpy.core.topology import files
 from sunkpy.core.topology.places import TREE
 from sunkpy.slurm import NodeCache, NodeChange, NodesSnapshot, Slurm, errors
+from sunkpy.slurm.nodes import NO_REASON
 from sunkpy.syncer.queue_waker import QueueWaker
 from sunkpy.syncer.slurm_writer import SlurmWriter
 from tests.integration.slurm.asking import connect, happens
@@ -283,6 +284,30 @@ async def test_a_node_whose_machine_was_booted_unannounced_comes_back(pair: Pair
     assert (node.is_down, node.reason) == (True, "Node unexpectedly rebooted")
     assert set(await comes_back(pair)) == {"ResumeNode"}
     assert (await pair.admin.node("n2")).reason == ""
+
+
+async def test_a_node_that_falls_silent_after_its_reason_was_removed_comes_back(tmp_path: Path) -> None:
+    """slurmctld 24.11 adds its words to the blank that is left, so it does not return the node by itself."""
+    real = begin(tmp_path, conf="SlurmdTimeout=5\n")
+    pair = Pair(real, connect(real, "slurm"))
+
+    async def is_down() -> bool:
+        return (await pair.admin.node("n2")).is_down
+
+    async def answers() -> bool:
+        return not (await pair.admin.node("n2")).is_not_responding
+
+    try:
+        await happens(real, pair.opens)
+        await pair.admin.update_node("n2", NO_REASON)
+        pair.leave("n2")
+        await happens(real, is_down)
+        pair.come_back("n2")
+        await happens(real, answers)
+        assert set(await comes_back(pair)) == ({"ResumeNode"} if RELEASE == "24.11" else set())
+    finally:
+        await pair.admin.close()
+        real.stop()
 
 
 async def test_it_opens_within_a_minute_after_the_check_that_runs_before_slurmd(pair: Pair) -> None:

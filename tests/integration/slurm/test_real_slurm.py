@@ -62,7 +62,7 @@ async def test_a_drain_is_set_replaced_seen_and_lifted_with_its_reason(real: Rea
 
 
 @pytest.mark.parametrize("lift", [UNDRAIN, RESUME])
-async def test_a_lift_leaves_the_reason_of_an_open_node_in_slurm_24_11_alone(
+async def test_without_accounting_a_lift_leaves_the_reason_of_an_open_node_in_slurm_24_11_alone(
     real: RealSlurm, admin: Slurm, lift: NodeChange
 ) -> None:
     await admin.drain_node(NODE, "bad gpu")
@@ -91,7 +91,7 @@ async def test_a_node_that_is_down_keeps_its_reason_when_its_drain_is_lifted(rea
 async def test_what_a_person_sets_right_before_the_syncer_lifts_its_drain_stands(
     real: RealSlurm, admin: Slurm, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """But for a drain in Slurm 26.05, which removes the reason by which it would be known."""
+    """But for a drain where Slurm removes the reason by which it would be known: in 26.05, and with accounting."""
     writes = Slurm.update_node
 
     async def after_a_person(slurm: Slurm, name: str, change: NodeChange) -> None:

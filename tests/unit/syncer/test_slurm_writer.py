@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -156,13 +157,17 @@ async def test_a_node_that_somebody_opened_meanwhile_holds_up_nobody(rig: Rig) -
     assert not any(rig.seen(name_of(number)).is_drain for number in range(8))
 
 
-def meanwhile(rig: Rig, is_before: Callable[[dict], bool], *state: str, reason: str) -> None:
-    """Before this change somebody changes the first node, once."""
+WHOSE = pytest.mark.parametrize(("count", "whose"), [(1, 0), (8, 0), (8, 3)])
+"""How many nodes are written, and which of them somebody changes: the first one is written alone, others in a list."""
+
+
+def meanwhile(rig: Rig, is_before: Callable[[dict], bool], *state: str, reason: str, whose: int = 0) -> None:
+    """Before this change of a node somebody changes it, once."""
 
     def change(body: dict) -> None:
-        if is_before(body):
+        if is_before(body) and ("name" in body) == (whose > 0):
             rig.slurm.before_change = lambda _: None
-            rig.slurm.put(name_of(0), *state, reason=reason)
+            rig.slurm.put(name_of(whose), *state, reason=reason)
 
     rig.slurm.before_change = change
 
@@ -175,17 +180,30 @@ def is_removal_of_reason(body: dict) -> bool:
     return "state" not in body and "reason" in body
 
 
-@pytest.mark.parametrize("count", [1, 8])
+@WHOSE
 @pytest.mark.parametrize("state", [("IDLE", "DRAIN"), ("DOWN", "DRAIN")])
-async def test_what_somebody_sets_while_a_drain_is_lifted_stands(rig: Rig, count: int, state: tuple[str, ...]) -> None:
+async def test_what_somebody_sets_while_a_drain_is_lifted_stands(
+    rig: Rig, count: int, whose: int, state: tuple[str, ...]
+) -> None:
     for number in range(count):
         rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
-    meanwhile(rig, is_lift, *state, reason="bad gpu")
+    meanwhile(rig, is_lift, *state, reason="bad gpu", whose=whose)
     done = await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(count)])
-    assert rig.seen(name_of(0)).is_held_by_others
-    assert rig.seen(name_of(0)).reason == "bad gpu"
-    assert done == [WriteOutcome.CHANGED, *[WriteOutcome.WRITTEN] * (count - 1)]
-    assert not any(rig.seen(name_of(number)).reason for number in range(1, count))
+    assert rig.seen(name_of(whose)).is_held_by_others
+    assert rig.seen(name_of(whose)).reason == "bad gpu"
+    assert [number for number, is_done in enumerate(done) if is_done is not WriteOutcome.WRITTEN] == [whose]
+    assert not any(rig.seen(name_of(number)).reason for number in range(count) if number != whose)
+
+
+async def test_what_somebody_sets_while_a_list_is_refused_stands(rig: Rig) -> None:
+    """Slurm has lifted the drains before the unknown node, and those of the others are lifted one by one."""
+    for number in range(8):
+        rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
+    rig.slurm.before_list = lambda: rig.slurm.nodes.pop(name_of(5))
+    meanwhile(rig, is_lift, "IDLE", "DRAIN", reason="bad gpu", whose=3)
+    done = await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(8)])
+    assert isinstance(done[5], NotFound)
+    assert (rig.seen(name_of(3)).is_drain, rig.seen(name_of(3)).reason) == (True, "bad gpu")
 
 
 @pytest.mark.parametrize(
@@ -205,17 +223,56 @@ async def test_any_lift_leaves_what_somebody_sets_meanwhile(
     assert (rig.seen(name_of(0)).is_held_by_others, rig.seen(name_of(0)).reason) == (True, "worse")
 
 
-@pytest.mark.parametrize("count", [1, 8])
+@WHOSE
+@pytest.mark.parametrize("is_lifted", [True, False])
 @pytest.mark.parametrize("state", [("IDLE", "DRAIN"), ("IDLE", "FAIL"), ("DOWN",)])
 async def test_what_somebody_sets_while_a_reason_is_removed_stands(
-    rig: Rig, count: int, state: tuple[str, ...]
+    rig: Rig, count: int, whose: int, is_lifted: bool, state: tuple[str, ...]
 ) -> None:
     for number in range(count):
-        rig.slurm.put(name_of(number), "IDLE", "DRAIN", reason=OURS)
-    meanwhile(rig, is_removal_of_reason, *state, reason="bad gpu")
-    await rig.write_all([UndrainNode(name=name_of(number), pod=Pod()) for number in range(count)])
-    assert rig.seen(name_of(0)).is_held_by_others
-    assert not rig.seen(name_of(0)).is_drained_by_us
+        rig.slurm.put(name_of(number), "IDLE", *["DRAIN"] * is_lifted, reason=OURS)
+    meanwhile(rig, is_removal_of_reason, *state, reason="bad gpu", whose=whose)
+    names = [name_of(number) for number in range(count)]
+    await rig.write_all([UndrainNode(name=name, pod=Pod()) if is_lifted else ClearReason(name=name) for name in names])
+    assert rig.seen(name_of(whose)).is_held_by_others
+    assert not rig.seen(name_of(whose)).is_drained_by_us
+
+
+@pytest.mark.parametrize("count", [1, 8])
+async def test_a_down_that_loses_its_reason_to_a_write_without_an_answer_stands(rig: Rig, count: int) -> None:
+    for number in range(count):
+        rig.slurm.put(name_of(number), "IDLE", reason=OURS)
+
+    def lose(body: dict) -> None:
+        if ("name" in body) == (count > 1):
+            rig.slurm.before_change = lambda _: None
+            rig.slurm.put(name_of(count - 1), "DOWN", reason="ask ann")
+            rig.slurm.lose_next_answer = True
+
+    rig.slurm.before_change = lose
+    await rig.write_all([ClearReason(name=name_of(number)) for number in range(count)])
+    assert rig.seen(name_of(count - 1)).is_held_by_others
+
+
+async def test_reasons_are_not_removed_by_what_was_seen_long_ago(rig: Rig) -> None:
+    names = [name_of(number) for number in range(9)]
+    for name in names:
+        rig.slurm.put(name, "IDLE", "DRAIN", reason=OURS)
+    read, looks = Slurm.node, Counter[str]()
+
+    async def node(slurm: Slurm, name: str) -> SlurmNode:
+        looks[name] += 1
+        found = await read(slurm, name)
+        if name == names[8] and looks[name] == 2:  # the look after the lift
+            rig.now_s += 30
+            rig.slurm.put(names[3], "IDLE", "DRAIN", reason="bad gpu")
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Slurm, "node", node)
+        await rig.write_all([UndrainNode(name=name, pod=Pod()) for name in names])
+    assert rig.seen(names[3]).reason == "bad gpu"
+    assert rig.seen(names[4]).has_reason_left
 
 
 async def test_what_slurmctld_says_of_a_silent_node_holds_it_for_nobody(rig: Rig) -> None:

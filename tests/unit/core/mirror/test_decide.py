@@ -122,6 +122,12 @@ def decide_twice(pod: Pod | None, node: SlurmNode | None, *, memory: MirrorMemor
             make_pod(), make_node("DOWN+NOT_RESPONDING", reason="Not responding"), [], id="its slurmd is still away"
         ),
         pytest.param(make_pod(), make_node("DOWN", reason="Not responding"), [], id="Slurm itself returns it"),
+        pytest.param(
+            make_pod(),
+            make_node("DOWN", reason=": Not responding"),
+            [("ResumeNode", ": Not responding")],
+            id="but not after a blank",
+        ),
         pytest.param(make_pod(ready=False), make_node("DOWN", reason=REBOOTED), [], id="its pod is still starting"),
         pytest.param(make_pod(), make_node("DOWN", reason=THEIRS), [], id="a person has set DOWN"),
         pytest.param(
