@@ -178,23 +178,24 @@ class SlurmWriter:
         return results | await self._finish(agreed) if change in (UNDRAIN, RESUME) else results
 
     async def _finish(self, lifted: list[_Write]) -> Results:
-        """After drains are lifted: set again what was lifted too, and remove the reasons that are left. If the looks
-        take too long, the reasons stay: the mirror decides again, and removes those of sunkpy.
+        """After drains are lifted: set again what was lifted too, and remove the reasons that are left. If these looks
+        take too long, each node is read again, and its reason is removed alone.
         """
         began_s = self._clock()
         results = await self._each(self._look_after, lifted)
         left = [write for write in lifted if write.leaves_reason]
         if self._clock() - began_s > _LOOKS_HOLD_S:
-            return results
+            return results | await self._each(self._end, left)
         return results | await self._remove_reasons(left)
 
     async def _remove_reasons(self, writes: list[_Write]) -> Results:
+        errors: Results = {}
         try:
             if writes:
                 await self._slurm.update_nodes([write.name for write in writes], NO_REASON)
         except SlurmError as error:  # some of the reasons may be gone
-            self._log.info("reasons of Slurm nodes may not be removed, decided again", error=str(error))
-        return await self._each(self._look_last, writes)
+            errors = dict.fromkeys((write.name for write in writes), error)
+        return await self._each(self._look_last, writes) | errors
 
     async def _look_after(self, write: _Write) -> WriteOutcome:
         """Return WRITTEN, or CHANGED if somebody else holds the node by now. If somebody else's drain was lifted, too,
@@ -259,8 +260,9 @@ class SlurmWriter:
     async def _remove_reason(self, write: _Write) -> WriteOutcome:
         try:
             await self._slurm.update_node(write.name, NO_REASON)
-        except SlurmError as error:
-            self._log.info("reason of a Slurm node may not be removed, decided again", error=str(error))
+        except SlurmError:  # the reason may be gone
+            await self._look_last(write)
+            raise
         return await self._look_last(write)
 
     async def _write_alone(self, write: _Write) -> WriteOutcome:

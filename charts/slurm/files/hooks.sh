@@ -120,13 +120,13 @@ first='[0-4]*' later='[5-9A-Za-z_]*'
 
 # Fail, which makes Slurm drain the node, and set a reason of our own before: Slurm would keep an existing reason, and the syncer
 # lifts drains whose reason starts with "k8s: ". A drain, DOWN or FAIL that a person set stays as it is. DOWN with one of two
-# reasons is slurmctld's own, and is replaced.
+# reasons is slurmctld's own, and is replaced. slurmctld adds " : Not responding" to any reason, even to a blank one.
 fail() {
   local record
   say "$*"
   record=$(timeout 10 scontrol -o show node "$SLURMD_NODENAME" 2> /dev/null)
   if [[ ! $record =~ \ State=(DOWN|[^\ ]*(DRAIN|FAIL)) || $record == *" Reason=k8s: "* ||
-    $record =~ \ State=DOWN.*\ Reason=(Not responding|Node unexpectedly rebooted)\ \[ ]]; then
+    $record =~ \ State=DOWN.*\ Reason=[\ :]*(Not responding|Node unexpectedly rebooted)(\ :\ Not\ responding)*\ \[ ]]; then
     timeout 10 scontrol update "nodename=$SLURMD_NODENAME" state=drain "reason=sunkpy $hook: $*" ||
       say "cannot set the reason of $SLURMD_NODENAME"
   fi

@@ -54,8 +54,8 @@ lacking_units() {
 }
 
 # Try whether slurmctld starts on the wanted files: alone and with an empty state, until it has read them. It makes no socket for
-# scontrol (disable_sack), because that would replace the socket of the running slurmctld. Return 1 if it ends over them, and 2 if
-# this says nothing about them: it had not read them after half a minute, or another process has its port.
+# scontrol (disable_sack), because that would replace the socket of the running slurmctld. Return 1 if it ends, and 2 if nothing
+# is known about the files: slurmctld had not read them after half a minute, or another process has its port.
 try_topology() {
   local conf folder pid result=1
   folder=$(mktemp -d) conf=$folder/slurm.conf
@@ -79,7 +79,7 @@ try_topology() {
   if [ "$result" = 1 ] && { kill -0 "$pid" 2> /dev/null || grep -q 'Address already in use' "$folder/log"; }; then result=2; fi
   kill -KILL "$pid" 2> /dev/null || true
   wait "$pid" 2> /dev/null || true
-  [ "$result" = 0 ] || grep -E 'error:|fatal:' "$folder/log" | sed -E 's/^.*(error|fatal): /start-slurmctld:   /' || true
+  [ "$result" = 0 ] || [ "$result$told" = 2untried ] || grep -E 'error:|fatal:' "$folder/log" | sed -E 's/^.*(error|fatal): /start-slurmctld:   /' || true
   rm -rf "$folder"
   return "$result"
 }
@@ -136,6 +136,7 @@ keep_topology() {
       [ "$told" = untried ] ||
         echo "start-slurmctld: the new topology is not loaded yet, because it could not be tried: it is tried again"
       told=untried
+      sleep $((12 * each)) # a trial takes a core for up to half a minute
       continue
     fi
     if [ "$tried" != 0 ]; then
@@ -144,5 +145,6 @@ keep_topology() {
       continue
     fi
     load_wanted_topology
+    told=''
   done
 }

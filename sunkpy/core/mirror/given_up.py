@@ -3,8 +3,8 @@
 With `ReturnToService=1` slurmctld returns such a node only if its machine was not booted meanwhile, and only if the
 node had no other reason when slurmctld set it DOWN. If the machine was booted without Slurm's knowledge, the node stays
 DOWN with the reason `Node unexpectedly rebooted`. If sunkpy had drained the node before, it stays DOWN with the reason
-of the drain, also once the drain is lifted; and if a reason had been removed, with `: Not responding`. slurmctld does
-not return such nodes, so sunkpy does.
+of the drain, also once the drain is lifted. If it had any other reason, even a blank one, slurmctld adds ` : Not
+responding` to it. slurmctld does not return such nodes, so sunkpy does, unless the reason is a person's.
 
 Source: slurmctld, validate_node_specs and update_node. A node whose machine lacks what Slurm's record promises, such as
 a GPU, is not meant here: slurmctld gives it another reason, or INVALID_REG.

@@ -93,6 +93,6 @@ def leaves_reason(node: SlurmNode) -> bool:
 
 def is_lost_down(node: SlurmNode) -> bool:
     """True if a node that was not down before its reason was removed is down now, without a reason. slurmctld does not
-    set a node DOWN by itself so soon after a lift.
+    set a node DOWN by itself so soon after a lift; if it does so before a `ClearReason`, a person must look.
     """
     return node.is_down and not node.is_drain and not node.reason

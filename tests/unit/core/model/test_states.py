@@ -52,6 +52,7 @@ def test_a_drain_is_ours_only_with_our_prefix(reason: str, ours: bool) -> None:
         pytest.param("DOWN", "Not responding", False, id="Slurm heard nothing"),
         pytest.param("DOWN+NOT_RESPONDING", "Not responding", False, id="and still does not"),
         pytest.param("DOWN", ": Not responding", False, id="Slurm adds it to a blank"),
+        pytest.param("DOWN", "Not responding : Not responding", False, id="Slurm adds it to itself"),
         pytest.param("DOWN", "Node unexpectedly rebooted : Not responding", False, id="Slurm adds it to its own"),
         pytest.param("DOWN", "disk : Not responding", True, id="Slurm adds it to an admin's"),
         pytest.param("DOWN", "Not responding to IPMI, ask ann", True, id="an admin's words that begin as Slurm's"),
