@@ -177,9 +177,9 @@ ANNOTATION_HEALTH_DRAIN = PREFIX + "health-drain"
 drains its Slurm node. The value is the evidence, or who asked.
 """
 ANNOTATION_DRAIN_ASKED = PREFIX + "drain-asked"
-"""On slurmd Pod, by the operator. The operator waits until the Slurm node is drained and idle, for a remedy or for the
-answer to a DrainRequest. When Slurm says so, the syncer copies the value to `drained`. The value is `<time>/health`,
-with the time since which the signal has been there.
+"""On slurmd Pod, by the operator. The operator waits until the Slurm node of a sick Node is drained and idle. When
+Slurm says so, the syncer copies the value to `drained`. The value is `<time>/health`, with the time since which the
+signal has been there.
 """
 ANNOTATION_HEALTH_LIFT = PREFIX + "health-lift"
 """On slurmd Pod, by the operator. Reason of a drain that others set in Slurm and that a rule allows sunkpy to lift.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sunkpy.core.health import HealthStep, HealthView, State, decide_health, read_record
-from sunkpy.core.health.decide import is_closed_by_us, is_remedied, next_remedy
+from sunkpy.core.health.decide import is_closed_by_us, is_draining, is_remedied, next_remedy
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.emptied import is_answered
@@ -59,10 +59,13 @@ class HealthWatch:
             del self._closing_since_s[old.name]
 
     def asks(self, node: Node, pod: Pod) -> bool:
-        """True if the syncer has to be asked whether anything runs on the node: a repair may begin only when nothing
-        runs there. While the syncer is asked, it writes an answer each ten seconds. So if a repair has to wait for a
-        maintenance window, the syncer is not asked before the window opens.
+        """True if the syncer has to be asked whether anything runs on the node, because only when nothing runs there is
+        a drain over, and may a repair begin. While the syncer is asked about a drained node, it writes an answer each
+        ten seconds. So if a repair has to wait for a maintenance window, the syncer is not asked before the window
+        opens.
         """
+        if is_draining(node):
+            return True
         remedy = next_remedy(node, self._rules)
         if remedy is None or remedy.outside_windows:
             return remedy is not None

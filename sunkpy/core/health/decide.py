@@ -168,6 +168,12 @@ def next_remedy(node: Node, rules: HealthRules) -> Remedy | None:
     return rules.remedies.get(rule.remedy) if rule is not None else None
 
 
+def is_draining(node: Node) -> bool:
+    """True if the node is in state `draining`: it goes on when Slurm says that its last job has ended."""
+    record = read_record(node)
+    return record is not None and record.state is State.DRAINING
+
+
 def is_being_verified(node: Node) -> bool:
     """True if the node is in state `verify`: the next start of its slurmd has to pass the site's check."""
     record = read_record(node)
@@ -335,13 +341,13 @@ def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Reco
 
 
 def _drained_further(view: HealthView, record: Record) -> Record:
-    """Return the record one state further if the slurmd pod shows that Slurm has drained the node, or that the last job
-    there has ended; otherwise the same record.
+    """Return the record one state further if the slurmd pod shows that Slurm has drained the node, or if Slurm has said
+    by now that the last job there has ended; otherwise the same record.
     """
     is_drained = view.pod is not None and view.pod.is_condition_true(names.CONDITION_DRAIN)
     if record.state is State.CLOSING and is_drained:
         return record.moved(State.DRAINING, view.now)
-    if record.state is State.DRAINING and is_drained and _is_idle(view.pod):
+    if record.state is State.DRAINING and view.pod is not None and view.is_empty:
         return record.moved(State.DRAINED, view.now)
     return record
 

@@ -2,7 +2,8 @@
 seconds old.
 
 What a slurmd pod shows of its Slurm node may be hours old, because a syncer that is down withdraws nothing. So the
-operator asks the syncer before it does something that a job would not survive, or tells somebody else to do it. The
+operator asks the syncer before it calls the node drained, and before it does something that a job would not survive, or
+tells somebody else to do it. The
 question is a token on the pod (`sunkpy.dev/drain-asked`). The answer is a fresh copy of that token in
 `sunkpy.dev/drained`: Slurm has said twice that the node is drained and that no job is on it.
 """
@@ -18,8 +19,8 @@ from sunkpy.core.model import slurmd
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.nodeset.removal import has_fresh_receipt
 
-_DRAINED: Final = frozenset({State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
-"""States in which no job should run on the Node. Only then is the syncer asked, because its answer is written again
+_DRAINED: Final = frozenset({State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
+"""States in which no job should start on the Node. Only then is the syncer asked, because its answer is written again
 every ten seconds.
 """
 

@@ -51,6 +51,13 @@ def named(number: int, **changes):
     )
 
 
+def told(on, token):
+    """The slurmd pod with the syncer's answer of now."""
+    answer = {names.ANNOTATION_DRAINED: token, names.ANNOTATION_DRAINED_AT: rfc3339(NOW)}
+    meta = msgspec.structs.replace(on.metadata, annotations={**on.annotations, **answer})
+    return msgspec.structs.replace(on, metadata=meta)
+
+
 def test_nothing_counts_unless_values_name_it():
     assert HealthSettings().rules.signals == {}
     assert Watch(HealthSettings()).watch.step(node(label="bad", deadlock="True"), pod()).changes == {}
@@ -114,6 +121,16 @@ def test_a_remedy_waits_for_slurms_word_of_now():
     assert not watch.step(drained, pod(drain=True)).begins_remedy, "what the pod shows may be hours old"
 
 
+def test_a_drain_is_asked_after_and_over_once_the_syncer_has_just_said_so():
+    watch = Watch().watch
+    draining = named(1, label="bad", record=record(State.DRAINING, "label"))
+    assert watch.asks(draining, pod(drain=True, busy=True))
+    assert watch.step(draining, pod(drain=True)).changes == {}, "what the pod shows may be hours old"
+    answered = told(pod(drain=True), token_of_question(draining))
+    assert watch.step(draining, answered).after.state is State.DRAINED
+    assert not watch.asks(named(1, label="bad", record=record(State.DRAINED, "label")), answered)
+
+
 def test_a_signal_whose_remedy_is_not_there_is_refused():
     with pytest.raises(ValueError, match=r"health\.signals\.fan: there is no remedy mender in health\.remedies"):
         HealthSettings(signals={"fan": Rule(label=LABEL, bad=("x",), remedy="mender")})
@@ -175,8 +192,6 @@ def test_a_remedy_waits_for_a_window_or_until_it_is_known_whether_there_is_one(w
     watch = HealthWatch(settings, HealthMetrics(CollectorRegistry()), windows_of=lambda _: windows, now=lambda: NOW)
     sick, drained = node(label="broken", record=record(State.DRAINED, "mend")), pod(drain=True)
     assert watch.asks(sick, drained) is (state is State.REMEDY), "an answer is a write each ten seconds"
-    answer = {names.ANNOTATION_DRAINED: token_of_question(sick) or "", names.ANNOTATION_DRAINED_AT: rfc3339(NOW)}
-    meta = msgspec.structs.replace(drained.metadata, annotations={**drained.annotations, **answer})
-    step = watch.step(sick, msgspec.structs.replace(drained, metadata=meta))
+    step = watch.step(sick, told(drained, token_of_question(sick)))
     assert step.after.state is state
     assert ("22:00" in step.after.why) is bool(windows)

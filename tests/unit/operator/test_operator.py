@@ -342,6 +342,7 @@ async def test_a_sick_node_is_drained_with_evidence_and_comes_back_cured(api):
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True", names.CONDITION_DRAIN: "True"})
     await api.until(lambda: '"state":"draining"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await answer_the_question(api, "gpu-012-001")
     await api.until(lambda: '"state":"drained"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     assert not api.find("nodes", "n1")["spec"].get("unschedulable"), "the Node itself stays open"
     told(api, "n1", "False")
@@ -358,6 +359,7 @@ async def test_a_cured_node_comes_back_when_another_slurmd_pod_has_checked_it(ap
     drained = {names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"}
     report(api, "gpu-012-001", **drained)
     told(api, "n1", "True")
+    await answer_the_question(api, "gpu-012-001")
     await api.until(lambda: '"state":"drained"' in (noted(api, "nodes", "n1", names.ANNOTATION_HEALTH) or ""))
     told(api, "n1", "False")
     await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/verification"))
@@ -390,6 +392,7 @@ async def test_who_asks_for_a_check_gets_the_node_drained_and_a_new_slurmd_pod(a
     )
     assert token(api, "gpu-012-001") is None, "its job goes on"
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    await answer_the_question(api, "gpu-012-001")
     await api.until(lambda: (token(api, "gpu-012-001") or "").endswith("/verification"))
     api.remove("pods", "slurm", "gpu-012-001")
     await api.until(lambda: api.names("pods") == ["gpu-012-001"])
@@ -438,7 +441,7 @@ async def test_a_remedy_that_an_operator_wrote_before_it_died_is_written_once(ap
 
 
 async def test_an_operator_that_ends_at_any_step_of_a_sick_node_is_followed_by_one_that_goes_on(api):
-    """Each step is made by another operator: signal, drain, idle, remedy, check, return."""
+    """Each step is made by another operator: signal, drain, question, remedy, check, return."""
     api.define("batch/v1", "Job", "jobs")
     template = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
     api.put("nodesets", nodeset(replicas=1, template={**template, **nodeset()["spec"]["template"]}))
@@ -457,7 +460,8 @@ async def test_an_operator_that_ends_at_any_step_of_a_sick_node_is_followed_by_o
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "True", names.CONDITION_DRAIN: "True"})
     await stands_at(State.DRAINING)
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
-    await stands_at(State.DRAINED)
+    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_DRAIN_ASKED))
+    await api.replace_operator()
     await answer_the_question(api, "gpu-012-001")
     await stands_at(State.REMEDY)
     await api.until(lambda: len(api.names("jobs")) == 1)

@@ -20,6 +20,7 @@ from sunkpy.core.model.objects import (
     Taint,
     Terminated,
 )
+from sunkpy.core.model.slurmd import is_emptied
 from sunkpy.core.model.times import rfc3339
 from tests.unit.core.nodeset.build import EARLIER, make_node, make_nodeset, make_pod
 
@@ -120,9 +121,10 @@ def record(state: State, signal: str, *, ago_s: float = 0, **changes) -> Record:
 
 
 def step(at: Node, on: Pod | None, *, after_s: float = 0, rules: HealthRules = RULES, **room: bool | datetime):
-    """The next step."""
+    """The next step; the syncer has just said what the pod shows, unless the test says otherwise."""
     now = NOW + timedelta(seconds=after_s)
-    return decide_health(HealthView(node=at, pod=on, rules=rules, now=now, **room))
+    told = {"is_empty": on is None or is_emptied(on), **room}
+    return decide_health(HealthView(node=at, pod=on, rules=rules, now=now, **told))
 
 
 def stepped(at: Node, on: Pod | None, **asked) -> Node:

@@ -97,6 +97,12 @@ def test_a_drain_is_followed_as_slurm_carries_it_out(state, on, then):
     assert state_of(stepped(node(label="bad", record=record(state, "label")), on)) is then
 
 
+def test_a_node_is_drained_only_by_an_answer_of_now_for_the_syncer_may_be_away():
+    """What the pod shows is from before: somebody has resumed the node since, and a job has begun there."""
+    draining = node(label="bad", record=record(State.DRAINING, "label", ago_s=86_400))
+    assert step(draining, pod(drain=True), is_empty=False).changes == {}
+
+
 @pytest.mark.parametrize("state", sorted(CLOSED - {State.VERIFY}))
 def test_a_cured_node_comes_back_once_the_signal_has_been_gone_for_a_minute(state):
     settling = stepped(node(record=record(state, "label")), pod())

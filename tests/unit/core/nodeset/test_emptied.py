@@ -34,10 +34,11 @@ def pod(receipt: str = ASKED, *, ago_s: float = 5, conditions: dict[str, str] = 
 
 @pytest.mark.parametrize(
     ("state", "asked"),
-    [(None, None), (State.CLOSING, None), (State.DRAINING, None), (State.DRAINED, ASKED), (State.REMEDY, ASKED),
+    [(None, None), (State.CLOSING, None), (State.DRAINING, ASKED), (State.DRAINED, ASKED),
+     (State.REMEDY, ASKED),
      (State.PERSON, ASKED), (State.WELL, None)],
 )  # fmt: skip
-def test_it_is_asked_about_a_node_on_which_nothing_should_run(state: State | None, asked: str | None) -> None:
+def test_it_is_asked_about_a_node_on_which_no_job_should_start(state: State | None, asked: str | None) -> None:
     assert token_of_question(node(state)) == asked
 
 
@@ -58,4 +59,4 @@ def test_only_the_answer_of_the_last_seconds_counts(told: Pod, is_answer: bool) 
 
 
 def test_without_a_question_there_is_no_answer() -> None:
-    assert not is_answered(node(State.DRAINING), pod(), NOW)
+    assert not is_answered(node(State.CLOSING), pod(), NOW)
