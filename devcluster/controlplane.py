@@ -42,16 +42,19 @@ def etcd(layout: Layout) -> Daemon:
     )
 
 
-def workload_flags(version: str) -> list[str]:
-    """Return the flags that turn on the Workload API of Kubernetes ``version``; none if it has no such API."""
-    served = WORKLOADS.get(version.rpartition(".")[0])
-    return (
-        [f"--runtime-config=scheduling.k8s.io/{served}=true", "--feature-gates=GenericWorkload=true"] if served else []
-    )
+def workload_version(version: str) -> str | None:
+    """Return the version of the Workload API that Kubernetes ``version`` serves; None if it has no such API."""
+    return WORKLOADS.get(version.rpartition(".")[0])
+
+
+def workload_gate(version: str) -> list[str]:
+    """Return the flag that turns on the Workload API in a part of Kubernetes ``version``; none if there is none."""
+    return ["--feature-gates=GenericWorkload=true"] if workload_version(version) else []
 
 
 def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
     """Return kube-apiserver, which listens on the bridge's address."""
+    workloads = workload_version(KUBERNETES_VERSION)
     return Daemon(
         name=APISERVER,
         argv=[
@@ -80,7 +83,8 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             "--feature-gates=WatchList=false,DRAConsumableCapacity=true,DRADeviceTaints=true,"
             f"{CLAIMS_FOR_RESOURCES}=true",
             # Kubernetes' own API for gangs.
-            *workload_flags(KUBERNETES_VERSION),
+            *([f"--runtime-config=scheduling.k8s.io/{workloads}=true"] if workloads else []),
+            *workload_gate(KUBERNETES_VERSION),
             "--event-ttl=4h",
             "--profiling=false",
         ],
@@ -103,6 +107,8 @@ def controller_manager(layout: Layout, binaries: Binaries) -> Daemon:
             "--use-service-account-credentials=true",
             "--allocate-node-cidrs=false",
             f"--feature-gates={CLAIMS_FOR_RESOURCES}=true",
+            # It takes finalizers off PodGroups that no pod names.
+            *workload_gate(KUBERNETES_VERSION),
             "--leader-elect=false",
             f"--node-monitor-grace-period={NODE_MONITOR_GRACE_S}s",
             "--node-monitor-period=2s",

@@ -100,8 +100,6 @@ NOT_RUN: Mapping[str, str] = dict.fromkeys(
     ("argo-workflows/dag-diamond.yaml", "argo-workflows/jobset-step.yaml"),
     "the pods of Argo's steps do not finish: its executor does not build",
 ) | {
-    "native/podgroup-gang-job-1.37.yaml": "a PodGroup never goes away here: kube-controller-manager runs "
-    "without the gate GenericWorkload, so it does not remove the finalizer",
     "training-operator/mpijob-v1-horovod.yaml": "the operator's init container asks for ephemeral storage, "
     "which nodes of the development cluster do not count",
 }
