@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 from demo.stack import ROOT, USER, Stack
 from devcluster.shell import CommandFailed
 from devcluster.waiting import wait
-from tests.e2e.processes import kill
+from tests.e2e.processes import PROC, kill, pids_of, pods_of
 
 pytestmark = pytest.mark.e2e
 
@@ -73,11 +74,28 @@ def _starts(stack: Stack) -> int:
     return sum(line.endswith((": running", "] running")) for line in _sackd_logs(stack).splitlines())
 
 
+def _configured_at(stack: Stack) -> float:
+    """When sackd of the login pod wrote the configuration that it has, in seconds of the machine's clock; 0 while it
+    writes one.
+    """
+    (pod,) = (pod for pod in pods_of(stack, "login") if pod.name == f"{stack.release}-login-0")
+    pids = pids_of(pod, program="start-sackd")
+    if not pids:
+        pytest.skip(f"no process of {pod.name} on this machine: the cluster is elsewhere")
+    try:
+        return (PROC / str(pids[0]) / "root/run/slurm/conf/slurm.conf").stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def _reconfigure(stack: Stack) -> None:
-    """``scontrol reconfigure``; returns when sackd of the login pod has got the files, and runs again."""
-    count, starts = _sackd_logs(stack).count("reconfigure requested"), _starts(stack)
+    """``scontrol reconfigure``; returns when sackd of the login pod has got the files, and runs again.
+
+    slurmctld sends the files once. If sackd is just starting again, it fetches them when it has seen the new slurmctld.
+    """
+    starts, begun_s = _starts(stack), time.time()
     stack.scontrol("reconfigure")
-    wait(lambda: _sackd_logs(stack).count("reconfigure requested") > count, timeout_s=30, what="sackd to be told")
+    wait(lambda: _configured_at(stack) > begun_s, timeout_s=30, what="sackd to have the files")
     wait(lambda: _starts(stack) > starts, timeout_s=10, what="sackd to run with the new configuration")
 
 
