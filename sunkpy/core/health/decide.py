@@ -57,7 +57,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     has_room: bool = True
     may_remedy: bool = True
-    is_empty: bool = True
+    is_empty: bool
     opens_at: datetime | None = None
 
 
@@ -298,22 +298,29 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
             waits = msgspec.structs.replace(kept, why="", due="")
             return HealthStep(before=record, after=waits, again_s=_LOOK_AGAIN_S)
         if not view.is_empty:
-            return _without_word(view, kept, before=record)
+            why = "its remedy waits until Slurm says that no job runs on the node"
+            return _without_word(view, msgspec.structs.replace(kept, why=why), before=record)
         return HealthStep(before=record, after=kept.moved(State.REMEDY, view.now))
-    if record.state is State.DRAINING and view.pod is not None:
-        return HealthStep(before=record, after=kept)  # jobs take their time
+    if record.state is State.DRAINING:
+        return _of_a_draining_node(view, kept, before=record)
     return _with_patience(view, kept, rule, before=record)
 
 
+def _of_a_draining_node(view: HealthView, record: Record, *, before: Record) -> HealthStep:
+    """Return the step of a node whose drain is not over. Jobs take their time, but Slurm must say that none is left."""
+    if view.pod is not None and view.pod.is_condition_true(names.CONDITION_RUNNING):
+        return HealthStep(before=before, after=msgspec.structs.replace(record, due=""))
+    return _without_word(view, record, before=before)
+
+
 def _without_word(view: HealthView, record: Record, *, before: Record) -> HealthStep:
-    """Return the step of a drained node whose remedy waits only until Slurm says that no job runs there. If Slurm does
-    not say so within `person_after_s`, the node needs a person.
+    """Return the step of a node that waits only until Slurm says that no job runs there. If Slurm does not say so
+    within `person_after_s`, the node needs a person.
     """
     due = time_of(record.due) if record.due else view.now + timedelta(seconds=view.rules.person_after_s)
     left_s = (due - view.now).total_seconds()
     if left_s > 0:
-        why = "its remedy waits until Slurm says that no job runs on the node"
-        after = msgspec.structs.replace(record, why=why, due=rfc3339(due))
+        after = msgspec.structs.replace(record, due=rfc3339(due))
         return HealthStep(before=before, after=after, again_s=left_s)
     why = f"Slurm has not said for {view.rules.person_after_s // 60} min that no job runs on the node"
     return HealthStep(before=before, after=record.moved(State.PERSON, view.now, why=why))
@@ -404,8 +411,11 @@ def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep
     returns = record.returns_since(view.now - A_DAY)
     if returns >= view.rules.most_returns:
         return HealthStep(before=record, after=_given_up(view, record, f"the node came back {returns} times in a day"))
-    if not rule.closes and record.state in (State.CLOSING, State.DRAINING):
-        return HealthStep(before=record, after=_drained_further(view, record))
+    if not rule.closes and record.state is State.DRAINING:
+        moved = _drained_further(view, record)
+        if moved is not record:
+            return HealthStep(before=record, after=moved)
+        return _of_a_draining_node(view, record, before=record)
     if verify_s(view.pod) is not None and not _has_passed(view, record, rule):
         waits = msgspec.structs.replace(record, run=record.run or run_of(view.pod))
         why = f"cured: {_cure_in_words(rule)}; the node is checked before it comes back"

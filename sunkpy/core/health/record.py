@@ -35,7 +35,7 @@ class State(enum.StrEnum):
     WELL = "well"  # no signal; the record keeps the history
     SUSPECT = "suspect"  # a signal is there; sunkpy waits to see whether it lasts, or for room under the cap
     CLOSING = "closing"  # the syncer is to drain the Slurm node
-    DRAINING = "draining"  # no new job starts on the node, and some job still runs
+    DRAINING = "draining"  # no new job starts on the node; Slurm has not yet said that no job is left
     DRAINED = "drained"  # no job runs on the node; sunkpy waits for the cure
     REMEDY = "remedy"  # the object of the rule's remedy was written; sunkpy waits for the cure
     VERIFY = "verify"  # cured; the next start of slurmd checks the machine first

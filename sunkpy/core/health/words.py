@@ -71,6 +71,8 @@ def what_comes_next(record: Record, node: str) -> str:
             return "the node is drained when fewer Nodes are closed for their health"
         case State.CLOSING:
             return "the syncer drains its Slurm node"
+        case State.DRAINING if record.due:
+            return f"Slurm has to say that no job is left; if it has not by {record.due}, the node needs a person"
         case State.DRAINING:
             return "the jobs on the node end in their own time"
         case State.RETURNING:

@@ -169,7 +169,7 @@ def _note_drained(pod: Pod | None, answer: SlurmAnswer, memory: MirrorMemory) ->
     """Return the memory with the finding that the Slurm node is drained and idle, or gone, although its pod exists and
     has a token. The finding is dropped when this is no longer so.
 
-    The token is the pod's removal token, or else the token of another program's request to drain the node.
+    The token is the pod's removal token, or else the token by which the operator asks about a sick node's drain.
     """
     asked = (names.ANNOTATION_PENDING_DELETION, names.ANNOTATION_DRAIN_ASKED)
     token = next((pod.annotations[key] for key in asked if key in pod.annotations), None) if pod else None

@@ -410,7 +410,7 @@ async def test_a_remedy_is_written_once_nothing_runs_there(api):
     await api.until(lambda: '"state":"draining"' in (noted(api, "nodes", "n1", names.ANNOTATION_HEALTH) or ""))
     assert api.names("jobs") == []
     report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
-    await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_DRAIN_ASKED))
+    await api.until(lambda: '"due":' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     assert api.names("jobs") == [], "nobody has said so lately"
     await answer_the_question(api, "gpu-012-001")
     await api.until(lambda: len(api.names("jobs")) == 1)

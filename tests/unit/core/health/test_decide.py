@@ -100,7 +100,29 @@ def test_a_drain_is_followed_as_slurm_carries_it_out(state, on, then):
 def test_a_node_is_drained_only_by_an_answer_of_now_for_the_syncer_may_be_away():
     """What the pod shows is from before: somebody has resumed the node since, and a job has begun there."""
     draining = node(label="bad", record=record(State.DRAINING, "label", ago_s=86_400))
-    assert step(draining, pod(drain=True), is_empty=False).changes == {}
+    waits = step(draining, pod(drain=True), is_empty=False)
+    assert (waits.after.state, waits.after.due, waits.again_s) == (State.DRAINING, "2026-11-28T13:00:00Z", 3600.0)
+
+
+@pytest.mark.parametrize("on", [pod(drain=True), None], ids=["what it shows is old", "no slurmd pod"])
+def test_a_drain_of_whose_end_nobody_knows_needs_a_person_in_time(on):
+    """The time with jobs does not count."""
+    draining = node(label="broken", record=record(State.DRAINING, "mend", ago_s=86_400))
+    waits = stepped(draining, on, is_empty=False)
+    assert state_of(stepped(waits, on, is_empty=False, after_s=3599)) is State.DRAINING
+    late = step(waits, on, is_empty=False, after_s=3600).after
+    assert (late.state, late.why) == (State.PERSON, "Slurm has not said for 60 min that no job runs on the node")
+    busy = stepped(waits, pod(drain=True, busy=True), after_s=3599)
+    assert state_of(stepped(busy, on, is_empty=False, after_s=3600)) is State.DRAINING
+    assert state_of(stepped(waits, pod(drain=True), after_s=3600)) is State.DRAINED
+
+
+def test_a_cured_node_whose_drain_is_slurms_needs_a_person_if_nobody_says_that_it_is_over():
+    draining = node(boot="two", record=record(State.DRAINING, "kill"))
+    on = pod(slurm=KILLED)
+    settled = stepped(stepped(draining, on, is_empty=False), on, is_empty=False, after_s=60)
+    assert state_of(settled) is State.DRAINING
+    assert state_of(stepped(settled, on, is_empty=False, after_s=3660)) is State.PERSON
 
 
 @pytest.mark.parametrize("state", sorted(CLOSED - {State.VERIFY}))

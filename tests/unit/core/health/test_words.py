@@ -71,6 +71,8 @@ def test_a_sick_node_that_the_cap_leaves_open_is_told():
         (record(State.SUSPECT, "deadlock"), "the node is drained when fewer Nodes are closed for their health"),
         (record(State.CLOSING, "label"), "the syncer drains its Slurm node"),
         (record(State.DRAINING, "label"), "the jobs on the node end in their own time"),
+        (record(State.DRAINING, "label", due="2026-11-28T13:00:00Z"),
+         "Slurm has to say that no job is left; if it has not by 2026-11-28T13:00:00Z, the node needs a person"),
         (record(State.DRAINED, "label", due="2026-11-28T13:00:00Z"),
          "the node comes back when the signal has ended; if that is not so by 2026-11-28T13:00:00Z, the node needs a "
          "person"),

@@ -58,5 +58,19 @@ def test_only_the_answer_of_the_last_seconds_counts(told: Pod, is_answer: bool) 
     assert is_answered(node(State.DRAINED), told, NOW) is is_answer
 
 
+def test_the_answer_to_the_pods_removal_counts_while_it_is_to_go():
+    removal = "2026-11-28T11:30:00Z/rollout"
+    notes = {names.ANNOTATION_PENDING_DELETION: removal}
+
+    def marked(receipt: str) -> Pod:
+        made = pod(receipt)
+        meta = msgspec.structs.replace(made.metadata, annotations={**made.annotations, **notes})
+        return msgspec.structs.replace(made, metadata=meta)
+
+    assert is_answered(node(State.DRAINING), marked(removal), NOW)
+    assert not is_answered(node(State.DRAINING), marked(ASKED), NOW), "it is of before the mark"
+    assert not is_answered(node(State.WELL), marked(removal), NOW)
+
+
 def test_without_a_question_there_is_no_answer() -> None:
     assert not is_answered(node(State.CLOSING), pod(), NOW)
