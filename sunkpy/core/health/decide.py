@@ -32,7 +32,7 @@ from sunkpy.core.health.verification import (
     verify_s,
 )
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.slurmd import is_idle
+from sunkpy.core.model.slurmd import is_emptied, is_idle
 from sunkpy.core.model.times import rfc3339
 
 A_DAY: Final = timedelta(days=1)
@@ -309,7 +309,9 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
 def _of_a_draining_node(view: HealthView, record: Record, *, before: Record) -> HealthStep:
     """Return the step of a node whose drain is not over. Jobs take their time, but Slurm must say that none is left."""
     if view.pod is not None and view.pod.is_condition_true(names.CONDITION_RUNNING):
-        return HealthStep(before=before, after=msgspec.structs.replace(record, due=""))
+        return HealthStep(before=before, after=msgspec.structs.replace(record, due="", idle_since=""))
+    if view.pod is not None and is_emptied(view.pod):
+        record = msgspec.structs.replace(record, idle_since=record.idle_since or rfc3339(view.now))
     return _without_word(view, record, before=before)
 
 
@@ -322,7 +324,10 @@ def _without_word(view: HealthView, record: Record, *, before: Record) -> Health
     if left_s > 0:
         after = msgspec.structs.replace(record, due=rfc3339(due))
         return HealthStep(before=before, after=after, again_s=left_s)
-    why = f"Slurm has not said for {view.rules.person_after_s // 60} min that no job runs on the node"
+    minutes = view.rules.person_after_s // 60
+    why = f"Slurm has not said for {minutes} min that no job runs on the node"
+    if view.pod is None:
+        why = f"no slurmd pod for {minutes} min"
     return HealthStep(before=before, after=record.moved(State.PERSON, view.now, why=why))
 
 
@@ -348,13 +353,16 @@ def _with_patience(view: HealthView, record: Record, rule: Rule, *, before: Reco
 
 
 def _drained_further(view: HealthView, record: Record) -> Record:
-    """Return the record one state further if the slurmd pod shows that Slurm has drained the node, or if Slurm has said
-    by now that the last job there has ended; otherwise the same record.
+    """Return the record one state further if the slurmd pod shows that Slurm has drained the node, or if Slurm has just
+    said that the last job there has ended; otherwise the same record.
+
+    If the pod went before Slurm said so, it is enough that the pod showed no job: what might have begun since then has
+    ended with the pod.
     """
     is_drained = view.pod is not None and view.pod.is_condition_true(names.CONDITION_DRAIN)
     if record.state is State.CLOSING and is_drained:
         return record.moved(State.DRAINING, view.now)
-    if record.state is State.DRAINING and view.pod is not None and view.is_empty:
+    if record.state is State.DRAINING and (view.is_empty if view.pod is not None else record.idle_since):
         return record.moved(State.DRAINED, view.now)
     return record
 
@@ -411,11 +419,8 @@ def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep
     returns = record.returns_since(view.now - A_DAY)
     if returns >= view.rules.most_returns:
         return HealthStep(before=record, after=_given_up(view, record, f"the node came back {returns} times in a day"))
-    if not rule.closes and record.state is State.DRAINING:
-        moved = _drained_further(view, record)
-        if moved is not record:
-            return HealthStep(before=record, after=moved)
-        return _of_a_draining_node(view, record, before=record)
+    if not rule.closes and record.state in (State.CLOSING, State.DRAINING):
+        return HealthStep(before=record, after=_drained_further(view, record))
     if verify_s(view.pod) is not None and not _has_passed(view, record, rule):
         waits = msgspec.structs.replace(record, run=record.run or run_of(view.pod))
         why = f"cured: {_cure_in_words(rule)}; the node is checked before it comes back"

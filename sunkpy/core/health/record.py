@@ -64,7 +64,7 @@ class Record(Wire, frozen=True, kw_only=True):
     it. `reason`: the reason of the drain that somebody else set in Slurm, byte for byte, if that drain is the signal.
     `boot`: the boot ID of the machine when the node was closed. `run`: the last start of slurmd that does not count as
     a check of the cured machine. `log`: the last lines of the check that failed. `good_since`: since when the signal
-    has been gone. `idle_since`: in state `verify`, since when no job runs on the slurmd pod that is to be replaced.
+    has been gone. `idle_since`: in the states `draining` and `verify`, since when the slurmd pod shows no job.
     `due`: when the next step comes if nothing changes. `why`: why the Node came to this state, or what it waits for
     there. `returns`: the last times when the Node came back to service. `past`: the last steps, the oldest first.
     """

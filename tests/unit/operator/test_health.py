@@ -53,8 +53,11 @@ def named(number: int, **changes):
 
 def told(on, token):
     """The slurmd pod with the syncer's answer of now."""
-    answer = {names.ANNOTATION_DRAINED: token, names.ANNOTATION_DRAINED_AT: rfc3339(NOW)}
-    meta = msgspec.structs.replace(on.metadata, annotations={**on.annotations, **answer})
+    return with_notes(on, {names.ANNOTATION_DRAINED: token, names.ANNOTATION_DRAINED_AT: rfc3339(NOW)})
+
+
+def with_notes(on, notes):
+    meta = msgspec.structs.replace(on.metadata, annotations={**on.annotations, **notes})
     return msgspec.structs.replace(on, metadata=meta)
 
 
@@ -130,6 +133,15 @@ def test_a_drain_is_asked_after_and_over_once_the_syncer_has_just_said_so():
     answered = told(pod(drain=True), token_of_question(draining))
     assert watch.step(draining, answered).after.state is State.DRAINED
     assert not watch.asks(named(1, label="bad", record=record(State.DRAINED, "label")), answered)
+
+
+def test_a_drain_is_over_by_the_answer_to_the_removal_of_the_pod_too():
+    watch = Watch().watch
+    draining = named(1, label="bad", record=record(State.DRAINING, "label", ago_s=86_400))
+    removal = "2026-11-28T11:30:00Z/rollout"
+    marked = with_notes(pod(drain=True), {names.ANNOTATION_PENDING_DELETION: removal})
+    assert watch.step(draining, told(marked, token_of_question(draining))).after.state is State.DRAINING
+    assert watch.step(draining, told(marked, removal)).after.state is State.DRAINED
 
 
 def test_a_signal_whose_remedy_is_not_there_is_refused():

@@ -104,25 +104,41 @@ def test_a_node_is_drained_only_by_an_answer_of_now_for_the_syncer_may_be_away()
     assert (waits.after.state, waits.after.due, waits.again_s) == (State.DRAINING, "2026-11-28T13:00:00Z", 3600.0)
 
 
-@pytest.mark.parametrize("on", [pod(drain=True), None], ids=["what it shows is old", "no slurmd pod"])
-def test_a_drain_of_whose_end_nobody_knows_needs_a_person_in_time(on):
+@pytest.mark.parametrize(
+    ("on", "why"),
+    [
+        pytest.param(pod(drain=True), "Slurm has not said for 60 min that no job runs on the node", id="old"),
+        pytest.param(None, "no slurmd pod for 60 min", id="no slurmd pod"),
+    ],
+)
+def test_a_drain_of_whose_end_nobody_knows_needs_a_person_in_time(on, why):
     """The time with jobs does not count."""
     draining = node(label="broken", record=record(State.DRAINING, "mend", ago_s=86_400))
-    waits = stepped(draining, on, is_empty=False)
-    assert state_of(stepped(waits, on, is_empty=False, after_s=3599)) is State.DRAINING
-    late = step(waits, on, is_empty=False, after_s=3600).after
-    assert (late.state, late.why) == (State.PERSON, "Slurm has not said for 60 min that no job runs on the node")
+    said = {"is_empty": on is None}
+    waits = stepped(draining, on, **said)
+    assert state_of(stepped(waits, on, **said, after_s=3599)) is State.DRAINING
+    late = step(waits, on, **said, after_s=3600).after
+    assert (late.state, late.why) == (State.PERSON, why)
     busy = stepped(waits, pod(drain=True, busy=True), after_s=3599)
-    assert state_of(stepped(busy, on, is_empty=False, after_s=3600)) is State.DRAINING
+    assert state_of(stepped(busy, on, **said, after_s=3600)) is State.DRAINING
     assert state_of(stepped(waits, pod(drain=True), after_s=3600)) is State.DRAINED
 
 
-def test_a_cured_node_whose_drain_is_slurms_needs_a_person_if_nobody_says_that_it_is_over():
+def test_a_pod_that_goes_without_a_job_before_slurm_has_said_so_leaves_a_drained_node():
+    draining = node(label="broken", record=record(State.DRAINING, "mend", ago_s=86_400))
+    gone = stepped(stepped(draining, pod(drain=True), is_empty=False), None)
+    assert state_of(gone) is State.DRAINED
+    assert step(gone, None, after_s=10).begins_remedy
+    busy_again = stepped(stepped(draining, pod(drain=True), is_empty=False), pod(drain=True, busy=True))
+    assert state_of(stepped(busy_again, None)) is State.DRAINING
+
+
+def test_a_cured_node_whose_drain_is_slurms_waits_until_it_is_over():
     draining = node(boot="two", record=record(State.DRAINING, "kill"))
     on = pod(slurm=KILLED)
     settled = stepped(stepped(draining, on, is_empty=False), on, is_empty=False, after_s=60)
-    assert state_of(settled) is State.DRAINING
-    assert state_of(stepped(settled, on, is_empty=False, after_s=3660)) is State.PERSON
+    assert state_of(stepped(settled, on, is_empty=False, after_s=86_400)) is State.DRAINING
+    assert state_of(stepped(settled, on, after_s=86_400)) is State.DRAINED
 
 
 @pytest.mark.parametrize("state", sorted(CLOSED - {State.VERIFY}))
