@@ -42,19 +42,19 @@ def etcd(layout: Layout) -> Daemon:
     )
 
 
-def workload_version(version: str) -> str | None:
-    """Return the version of the Workload API that Kubernetes ``version`` serves; None if it has no such API."""
-    return WORKLOADS.get(version.rpartition(".")[0])
-
-
 def workload_gate(version: str) -> list[str]:
     """Return the flag that turns on the Workload API in a part of Kubernetes ``version``; none if there is none."""
-    return ["--feature-gates=GenericWorkload=true"] if workload_version(version) else []
+    return ["--feature-gates=GenericWorkload=true"] if version.rpartition(".")[0] in WORKLOADS else []
+
+
+def workload_flags(version: str) -> list[str]:
+    """Return the flags by which kube-apiserver ``version`` serves the Workload API; none if it has no such API."""
+    served = WORKLOADS.get(version.rpartition(".")[0])
+    return [f"--runtime-config=scheduling.k8s.io/{served}=true", *workload_gate(version)] if served else []
 
 
 def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
     """Return kube-apiserver, which listens on the bridge's address."""
-    workloads = workload_version(KUBERNETES_VERSION)
     return Daemon(
         name=APISERVER,
         argv=[
@@ -83,8 +83,7 @@ def apiserver(layout: Layout, binaries: Binaries) -> Daemon:
             "--feature-gates=WatchList=false,DRAConsumableCapacity=true,DRADeviceTaints=true,"
             f"{CLAIMS_FOR_RESOURCES}=true",
             # Kubernetes' own API for gangs.
-            *([f"--runtime-config=scheduling.k8s.io/{workloads}=true"] if workloads else []),
-            *workload_gate(KUBERNETES_VERSION),
+            *workload_flags(KUBERNETES_VERSION),
             "--event-ttl=4h",
             "--profiling=false",
         ],

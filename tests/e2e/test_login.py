@@ -105,8 +105,9 @@ def _login_containers(stack: Stack) -> list[tuple[str, int]]:
 
 
 def test_a_reconfigure_of_slurm_ends_no_session(stack: Stack) -> None:
-    before = _login_containers(stack)
+    before, told = _login_containers(stack), _sackd_logs(stack).count("reconfigure requested")
     _reconfigure(stack)
+    assert _sackd_logs(stack).count("reconfigure requested") > told, "slurmctld did not send the files"
     wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
     assert _login_containers(stack) == before
 

@@ -195,8 +195,9 @@ def test_what_cannot_be_saved_is_told(images: Images):
 
 
 def test_what_was_killed_is_not_saved(images: Images):
-    """By another signal than KILL and TERM: after these, srun does not wait for the last output of a step."""
-    _, said = images.said("inside --container-save=killed.sqsh sh -c 'kill -USR1 $$'; ls killed.sqsh*")
+    """It is told for sure after another signal than KILL and TERM: then srun waits for the last output of the step."""
+    killed = "inside --container-save=killed.sqsh sh -c 'kill -{} $$'"
+    _, said = images.said(f"{killed.format('KILL')}; {killed.format('USR1')}; ls killed.sqsh*")
     assert "container: not saved: a task was ended by a signal" in said
     assert "cannot access 'killed.sqsh*'" in said
 

@@ -18,7 +18,7 @@ from devcluster.binaries import (
     kubernetes_of,
     parse_go_version,
 )
-from devcluster.controlplane import corefile, workload_gate, workload_version
+from devcluster.controlplane import corefile, workload_flags, workload_gate
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout
 
@@ -72,8 +72,9 @@ def test_a_kubernetes_whose_archive_has_a_pinned_checksum_is_downloaded():
 
 
 def test_the_workload_api_is_on_where_there_is_one():
-    assert (workload_version("1.34.4"), workload_gate("1.34.4")) == (None, [])
-    assert (workload_version("1.35.4"), workload_version("1.37.2")) == ("v1alpha1", "v1beta1")
+    assert workload_flags("1.34.4") == workload_gate("1.34.4") == []
+    assert "--runtime-config=scheduling.k8s.io/v1alpha1=true" in workload_flags("1.35.4")
+    assert "--runtime-config=scheduling.k8s.io/v1beta1=true" in workload_flags("1.37.2")
     assert workload_gate("1.37.2") == ["--feature-gates=GenericWorkload=true"]
 
 

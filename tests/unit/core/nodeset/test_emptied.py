@@ -34,8 +34,7 @@ def pod(receipt: str = ASKED, *, ago_s: float = 5, conditions: dict[str, str] = 
 
 @pytest.mark.parametrize(
     ("state", "asked"),
-    [(None, None), (State.CLOSING, None), (State.DRAINING, ASKED), (State.DRAINED, ASKED),
-     (State.REMEDY, ASKED),
+    [(None, None), (State.CLOSING, None), (State.DRAINING, ASKED), (State.DRAINED, ASKED), (State.REMEDY, ASKED),
      (State.PERSON, ASKED), (State.WELL, None)],
 )  # fmt: skip
 def test_it_is_asked_about_a_node_on_which_no_job_should_start(state: State | None, asked: str | None) -> None:
@@ -58,7 +57,7 @@ def test_only_the_answer_of_the_last_seconds_counts(told: Pod, is_answer: bool) 
     assert is_answered(node(State.DRAINED), told, NOW) is is_answer
 
 
-def test_the_answer_to_the_pods_removal_counts_while_it_is_to_go():
+def test_the_answer_to_the_pods_removal_counts_while_it_is_to_go() -> None:
     removal = "2026-11-28T11:30:00Z/rollout"
     notes = {names.ANNOTATION_PENDING_DELETION: removal}
 
