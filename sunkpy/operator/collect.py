@@ -7,12 +7,11 @@ because a write fails if its object has changed since the decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from sunkpy.core.model.objects import Key, Node, Pod
 from sunkpy.core.model.times import utc_now
-from sunkpy.core.nodeset.services import jobs_of_pods
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.nodeset.verdict import Trait
 from sunkpy.core.nodeset.world import World
@@ -100,6 +99,6 @@ class Collector:
         """
         return self._nodes.get("", name), self._pods.slurmd_on(name)
 
-    def has_jobs(self, node: str) -> bool:
-        """True if pods of Slurm jobs are on the node."""
-        return bool(jobs_of_pods(self._pods.on_node(node)))
+    def occupants(self, node: str) -> Iterable[Pod]:
+        """Return the pods on the node."""
+        return self._pods.on_node(node)

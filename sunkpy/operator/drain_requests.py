@@ -8,7 +8,7 @@ that nothing does (`core.nodeset.emptied`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import structlog
@@ -16,7 +16,7 @@ import structlog
 from sunkpy.core.health.requests import DrainRequest, DrainRequests
 from sunkpy.core.model.objects import Condition, Key, Node, Pod
 from sunkpy.core.model.times import rfc3339, utc_now
-from sunkpy.core.nodeset.emptied import is_answered
+from sunkpy.core.nodeset.emptied import is_empty
 from sunkpy.kube import errors, paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.informer import Informer
@@ -77,13 +77,14 @@ class DrainRequestWatch:
         requests = self._of_node.get(node.name, {}).values()
         return [each for each in requests if not each.is_answered(self._settings.condition) and not each.is_deleting]
 
-    async def answer(self, node: Node, pod: Pod | None) -> float | None:
-        """Answer the requests to drain this Node, if the syncer has just said that it is drained and runs no job.
+    async def answer(self, node: Node, pod: Pod | None, occupants: Iterable[Pod] = ()) -> float | None:
+        """Answer the requests to drain this Node, if the syncer has just said that it is drained and runs no job, and
+        no pod of a job is left among its `occupants` (all pods on the Node).
 
         Returns:
             After how many seconds to try again, because the apiserver refused an answer; None if it refused none.
         """
-        if pod is None or not is_answered(node, pod, utc_now()):
+        if pod is None or not is_empty(node, pod, occupants, utc_now()):
             return None
         for request in self._unanswered(node):
             try:

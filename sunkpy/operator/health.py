@@ -5,14 +5,14 @@ jobs or to open it. Only a share of the Nodes may be closed at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from sunkpy.core.health import HealthStep, HealthView, State, decide_health, read_record
-from sunkpy.core.health.decide import is_closed_by_us, is_draining, is_remedied, next_remedy
+from sunkpy.core.health.decide import is_closed_by_us, is_remedied, next_remedy, waits_until_empty
 from sunkpy.core.model.objects import Node, Pod
 from sunkpy.core.model.times import utc_now
-from sunkpy.core.nodeset.emptied import is_answered
+from sunkpy.core.nodeset.emptied import is_empty
 from sunkpy.core.nodeset.windows import Window, is_open, next_opening
 from sunkpy.operator.metrics import HealthMetrics
 from sunkpy.operator.node_cap import NodeCap
@@ -61,20 +61,22 @@ class HealthWatch:
     def asks(self, node: Node, pod: Pod) -> bool:
         """True if the syncer has to be asked whether anything runs on the node, because only when nothing runs there is
         a drain over, and may a repair begin. While the syncer is asked about a drained node, it writes an answer each
-        ten seconds. So if a repair has to wait for a maintenance window, the syncer is not asked before the window
-        opens.
+        ten seconds. So while a repair has to wait for a maintenance window, or for the end of others, the syncer is not
+        asked.
         """
-        if is_draining(node):
+        if waits_until_empty(node):
             return True
         remedy = next_remedy(node, self._rules)
-        if remedy is None or remedy.outside_windows:
-            return remedy is not None
+        if remedy is None or not self._remedied.has_room(node, pod):
+            return False
+        if remedy.outside_windows:
+            return True
         windows = self._windows_of(pod)
         return windows is not None and is_open(windows, self._now())
 
-    def step(self, node: Node, pod: Pod | None) -> HealthStep:
-        """Return the next step of a Node's health. If the step closes the Node or begins a repair, the Node counts as
-        closed or under repair from now on, before a watch shows it.
+    def step(self, node: Node, pod: Pod | None, occupants: Iterable[Pod] = ()) -> HealthStep:
+        """Return the next step of a Node's health. `occupants`: all pods on the Node. If the step closes the Node or
+        begins a repair, the Node counts as closed or under repair from now on, before a watch shows it.
         """
         now = self._now()
         windows = self._windows_of(pod) if pod is not None else ()
@@ -85,7 +87,7 @@ class HealthWatch:
             now=now,
             has_room=self._cap.has_room(node, pod),
             may_remedy=windows is not None and self._remedied.has_room(node, pod),
-            is_empty=pod is None or is_answered(node, pod, now),
+            is_empty=is_empty(node, pod, occupants, now),
             opens_at=None if windows is None or is_open(windows, now) else next_opening(windows, now),
         )
         step = decide_health(view)

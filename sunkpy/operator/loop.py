@@ -143,15 +143,16 @@ class NodeLoop:
                 node, pod = self._collector.node_and_pod(name)
         if node is None:
             return None
-        has_jobs = not is_sure(pod) and self._collector.has_jobs(name)
+        occupants = self._collector.occupants(name)
+        has_jobs = not is_sure(pod) and bool(jobs_of_pods(occupants))
         patch = decide_node(node, pod, self._cordon_cap.marking(node, pod), self._lock, has_jobs=has_jobs)
         if patch.marks and pod is not None:
             self._cordon_cap.note(node, pod)
-        step = self._health.step(self._requests.add_to(node), pod)
+        step = self._health.step(self._requests.add_to(node), pod, occupants)
         patch = msgspec.structs.replace(patch, annotations={**patch.annotations, **step.changes})
         waits_s = [
             await self._remedies.ensure(node, step),
-            await self._requests.answer(node, pod),
+            await self._requests.answer(node, pod, occupants),
             await self._writer.patch_node(node, patch, step),
             step.again_s,
         ]
@@ -163,11 +164,11 @@ class NodeLoop:
         """
         if node is None:
             return {}
-        is_asked = self._health.asks(node, pod) or self._requests.is_waited(node)
-        if is_asked is None:
-            return {}
-        question = token_of_question(node) if is_asked else None
         asked = names.ANNOTATION_DRAIN_ASKED
+        is_asked = self._health.asks(node, pod) or self._requests.is_waited(node)
+        if is_asked is None:  # until requests are listed, a question of theirs stays
+            is_asked = asked in pod.annotations
+        question = token_of_question(node) if is_asked else None
         return {} if pod.annotations.get(asked) == question else {asked: question}
 
 

@@ -33,7 +33,8 @@ class RemedyWriter:
         self._log = structlog.get_logger("operator")
 
     async def ensure(self, node: Node, step: HealthStep) -> float | None:
-        """Write what asks for the Node's repair, if its health record already was in state REMEDY and stays in it.
+        """Write what asks for the Node's repair, if its health record already was in state REMEDY and stays in it, and
+        its signal has not ended.
 
         Returns:
             After how many seconds to try again, because it could not be written; else None.
@@ -41,6 +42,8 @@ class RemedyWriter:
         record = step.before
         rule = self._rules.signals.get(record.signal) if record is not None else None
         if record is None or record.state is not State.REMEDY or step.is_new_state or rule is None:
+            return None
+        if step.after is not None and step.after.good_since:
             return None
         remedy = self._rules.remedies.get(rule.remedy)
         return await self._write(node, record, rule.remedy, remedy) if remedy is not None else None

@@ -32,13 +32,14 @@ from sunkpy.core.health.verification import (
     verify_s,
 )
 from sunkpy.core.model.objects import Node, Pod
-from sunkpy.core.model.slurmd import is_emptied, is_idle
+from sunkpy.core.model.slurmd import is_emptied
 from sunkpy.core.model.times import rfc3339
 
 A_DAY: Final = timedelta(days=1)
 _REMEMBERED: Final = timedelta(days=7)
 _LIFTED_WITHIN_S: Final = 300
 _LOOK_AGAIN_S: Final = 15.0
+_NO_ANSWER: Final = "it was not certain that no job runs on the node, and no pod of a job"
 FAILED_IDLE: Final = "the check of the machine failed while nothing ran there"
 
 
@@ -46,8 +47,8 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     """All that the next health step of one Node is decided on.
 
     `pod`: its slurmd pod. `has_room`: the cap on closed Nodes allows to close one more. `may_remedy`: the cap on
-    remedies allows one more Node, and the maintenance windows of its NodeSet are known. `is_empty`: Slurm said within
-    the last 30 seconds that the node is drained and idle, or there is no slurmd pod. `opens_at`: when the next
+    remedies allows one more Node, and the maintenance windows of its NodeSet are known. `is_empty`: nothing of Slurm's
+    jobs runs on the node, by an answer of the last 30 seconds (`core.nodeset.emptied`). `opens_at`: when the next
     maintenance window of its NodeSet begins; None inside a window, or if the NodeSet has none.
     """
 
@@ -168,10 +169,16 @@ def next_remedy(node: Node, rules: HealthRules) -> Remedy | None:
     return rules.remedies.get(rule.remedy) if rule is not None else None
 
 
-def is_draining(node: Node) -> bool:
-    """True if the node is in state `draining`: it goes on when Slurm says that its last job has ended."""
+def waits_until_empty(node: Node) -> bool:
+    """True if the node goes on when Slurm says that its last job has ended: it is in state `draining`, or a check that
+    somebody asked for could not begin in time.
+    """
     record = read_record(node)
-    return record is not None and record.state is State.DRAINING
+    return record is not None and (record.state is State.DRAINING or _waits_for_its_check(record))
+
+
+def _waits_for_its_check(record: Record) -> bool:
+    return record.state is State.PERSON and record.signal == REQUESTED
 
 
 def is_being_verified(node: Node) -> bool:
@@ -286,10 +293,11 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
         why = "no rule says what cures the node"
         return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
     remedy = view.rules.remedies.get(rule.remedy)
-    if record.state is State.DRAINED and remedy is not None and finding.sign is Sign.BAD:
-        if record.was_remedied:
+    if record.state is State.DRAINED and remedy is not None and record.was_remedied:
+        if finding.sign is Sign.BAD:
             why = f"the node is sick again after its remedy, and {rule.remedy} is not asked twice"
             return HealthStep(before=record, after=kept.moved(State.PERSON, view.now, why=why))
+    elif record.state is State.DRAINED and remedy is not None:
         if view.opens_at is not None and not remedy.outside_windows:
             why = f"its remedy waits for the window of its NodeSet that begins at {rfc3339(view.opens_at)}"
             waits = msgspec.structs.replace(kept, why=why, due="")
@@ -298,8 +306,12 @@ def _of_a_closed_node(view: HealthView, record: Record, rule: Rule, finding: Fin
             waits = msgspec.structs.replace(kept, why="", due="")
             return HealthStep(before=record, after=waits, again_s=_LOOK_AGAIN_S)
         if not view.is_empty:
-            why = "its remedy waits until Slurm says that no job runs on the node"
-            return _without_word(view, msgspec.structs.replace(kept, why=why), before=record)
+            why = "its remedy waits until Slurm says that no job runs on the node, and pods of jobs have gone"
+            return _without_word(view, msgspec.structs.replace(kept, why=why), _NO_ANSWER, before=record)
+        if finding.sign is not Sign.BAD:
+            why = f"its remedy waits until signal {record.signal} is seen again"
+            lacks = f"signal {record.signal} was not seen, and the node is not cured"
+            return _without_word(view, msgspec.structs.replace(kept, why=why), lacks, before=record)
         return HealthStep(before=record, after=kept.moved(State.REMEDY, view.now))
     if record.state is State.DRAINING:
         return _of_a_draining_node(view, kept, before=record)
@@ -310,24 +322,23 @@ def _of_a_draining_node(view: HealthView, record: Record, *, before: Record) -> 
     """Return the step of a node whose drain is not over. Jobs take their time, but Slurm must say that none is left."""
     if view.pod is not None and view.pod.is_condition_true(names.CONDITION_RUNNING):
         return HealthStep(before=before, after=msgspec.structs.replace(record, due="", idle_since=""))
-    if view.pod is not None and is_emptied(view.pod):
-        record = msgspec.structs.replace(record, idle_since=record.idle_since or rfc3339(view.now))
-    return _without_word(view, record, before=before)
+    if view.pod is not None:
+        idle_since = (record.idle_since or rfc3339(view.now)) if is_emptied(view.pod) else ""
+        record = msgspec.structs.replace(record, idle_since=idle_since)
+    return _without_word(view, record, _NO_ANSWER, before=before)
 
 
-def _without_word(view: HealthView, record: Record, *, before: Record) -> HealthStep:
-    """Return the step of a node that waits only until Slurm says that no job runs there. If Slurm does not say so
-    within `person_after_s`, the node needs a person.
+def _without_word(view: HealthView, record: Record, lacks: str, *, before: Record) -> HealthStep:
+    """Return the step of a node that waits only for somebody's word: until then it is true what `lacks` says. If the
+    word does not come within `person_after_s`, the node needs a person.
     """
     due = time_of(record.due) if record.due else view.now + timedelta(seconds=view.rules.person_after_s)
     left_s = (due - view.now).total_seconds()
     if left_s > 0:
         after = msgspec.structs.replace(record, due=rfc3339(due))
         return HealthStep(before=before, after=after, again_s=left_s)
-    minutes = view.rules.person_after_s // 60
-    why = f"Slurm has not said for {minutes} min that no job runs on the node"
-    if view.pod is None:
-        why = f"no slurmd pod for {minutes} min"
+    without = ", and there is no slurmd pod" if view.pod is None else ""
+    why = f"for {view.rules.person_after_s // 60} min {lacks}{without}"
     return HealthStep(before=before, after=record.moved(State.PERSON, view.now, why=why))
 
 
@@ -356,19 +367,15 @@ def _drained_further(view: HealthView, record: Record) -> Record:
     """Return the record one state further if the slurmd pod shows that Slurm has drained the node, or if Slurm has just
     said that the last job there has ended; otherwise the same record.
 
-    If the pod went before Slurm said so, it is enough that the pod showed no job: what might have begun since then has
-    ended with the pod.
+    If the slurmd pod went before Slurm said so, it is enough that the pod showed no job to the end, and that no pod of
+    a job is left: a job of slurmd's that might have begun since then has ended with slurmd.
     """
     is_drained = view.pod is not None and view.pod.is_condition_true(names.CONDITION_DRAIN)
     if record.state is State.CLOSING and is_drained:
         return record.moved(State.DRAINING, view.now)
-    if record.state is State.DRAINING and (view.is_empty if view.pod is not None else record.idle_since):
+    if record.state is State.DRAINING and view.is_empty and (view.pod is not None or record.idle_since):
         return record.moved(State.DRAINED, view.now)
     return record
-
-
-def _is_idle(pod: Pod | None) -> bool:
-    return pod is not None and is_idle(pod)
 
 
 def _is_cured(view: HealthView, record: Record, rule: Rule, finding: Finding) -> bool:
@@ -414,13 +421,11 @@ def _of_a_cured_node(view: HealthView, record: Record, rule: Rule) -> HealthStep
     settle_s = view.rules.settle_s + ((verify_s(view.pod) or 0) if is_next_try else 0)
     left_s = settle_s - (view.now - time_of(good_since)).total_seconds()
     if left_s > 0 and (is_next_try or not rule.failed_verification):
-        after = msgspec.structs.replace(record, good_since=good_since, run=run)
+        after = msgspec.structs.replace(record, good_since=good_since, run=run, due="")
         return HealthStep(before=record, after=after, again_s=left_s)
     returns = record.returns_since(view.now - A_DAY)
     if returns >= view.rules.most_returns:
         return HealthStep(before=record, after=_given_up(view, record, f"the node came back {returns} times in a day"))
-    if not rule.closes and record.state in (State.CLOSING, State.DRAINING):
-        return HealthStep(before=record, after=_drained_further(view, record))
     if verify_s(view.pod) is not None and not _has_passed(view, record, rule):
         waits = msgspec.structs.replace(record, run=record.run or run_of(view.pod))
         why = f"cured: {_cure_in_words(rule)}; the node is checked before it comes back"
@@ -459,7 +464,8 @@ def _of_a_request(view: HealthView, record: Record, rule: Rule, finding: Finding
             return msgspec.structs.replace(
                 record.returned(view.now, why="the check is not asked for any more"), returns=record.returns
             )
-        return _checked_next(view, record) if record.state is State.DRAINED else None
+        may_begin = record.state is State.DRAINED or (_waits_for_its_check(record) and view.is_empty)
+        return _checked_next(view, record) if may_begin else None
     request = find(REQUESTED_RULE, view.node, view.pod)
     is_mended = record.closes and (rule.failed_verification or finding.sign is not Sign.BAD)
     if record.state is not State.PERSON or request.sign is not Sign.BAD or not is_mended:
@@ -515,7 +521,7 @@ def _of_a_verified_node(view: HealthView, record: Record, rule: Rule, finding: F
             return HealthStep(before=record, after=_opened(view, record, rule))
         if _has_failed(view):
             return HealthStep(before=record, after=_failed(view, record))
-    if is_of_run(view.pod, record.run) and not _is_idle(view.pod):
+    if view.pod is not None and is_of_run(view.pod, record.run) and view.pod.is_condition_true(names.CONDITION_RUNNING):
         waits = msgspec.structs.replace(record, due="", idle_since="")  # jobs take their time
         return HealthStep(before=record, after=waits)
     record = msgspec.structs.replace(record, idle_since=record.idle_since or rfc3339(view.now))
@@ -569,10 +575,17 @@ def _of_another_signal(view: HealthView, record: Record, name: str, rule: Rule, 
 def _of_a_returning_node(view: HealthView, record: Record, finding: Finding) -> HealthStep:
     if finding.sign is Sign.GOOD:
         return HealthStep(before=record, after=record.returned(view.now, why=record.why))
-    left_s = _LIFTED_WITHIN_S - (view.now - time_of(record.at)).total_seconds()
+    is_seen = finding.sign is Sign.BAD
+    if is_seen:
+        due = time_of(record.due) if record.due else view.now + timedelta(seconds=_LIFTED_WITHIN_S)
+    else:
+        due = time_of(record.at) + timedelta(seconds=view.rules.person_after_s)
+    left_s = (due - view.now).total_seconds()
     if left_s > 0:
-        return HealthStep(before=record, after=record, again_s=left_s)
-    return HealthStep(before=record, after=_given_up(view, record, "Slurm still has the drain"))
+        waits = msgspec.structs.replace(record, due=rfc3339(due) if is_seen else "")
+        return HealthStep(before=record, after=waits, again_s=left_s)
+    why = "Slurm still has the drain" if is_seen else "Slurm has not said whether it still has the drain"
+    return HealthStep(before=record, after=_given_up(view, record, why))
 
 
 def _given_up(view: HealthView, record: Record, why: str) -> Record:

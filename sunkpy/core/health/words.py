@@ -80,6 +80,8 @@ def what_comes_next(record: Record, node: str) -> str:
         case State.VERIFY:
             asked = f"; if this has not succeeded by {record.due}, the node needs a person" if record.due else ""
             return f"its slurmd pod is replaced, and the next one checks the machine before slurmd starts{asked}"
+        case State.PERSON if record.signal == REQUESTED:
+            return "the node is checked when Slurm says that it is drained and no job is left"
         case State.PERSON:
             return _by_a_person(record, node)
         case State.DRAINED:

@@ -5,10 +5,14 @@ What a slurmd pod shows of its Slurm node may be hours old, because a syncer tha
 operator asks the syncer before it calls the node drained, and before it does something that a job would not survive, or
 tells somebody else to do it. The question is a token on the pod (`sunkpy.dev/drain-asked`). The answer is a fresh copy
 of that token in `sunkpy.dev/drained`: Slurm has said twice that the node is drained and that no job is on it.
+
+Slurm gives up the jobs of a node that does not answer, while their pods may still run there for minutes. So the pods of
+jobs count, too, for as long as they have to end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -16,7 +20,9 @@ from sunkpy.core import names
 from sunkpy.core.health import State, read_record
 from sunkpy.core.model import slurmd
 from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.nodeset.removal import has_fresh_receipt
+from sunkpy.core.nodeset.services import jobs_of_pods
 
 _DRAINED: Final = frozenset({State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
 """States of a Node whose Slurm node has been drained. Only then is the syncer asked, because its answer is written
@@ -32,6 +38,26 @@ def token_of_question(node: Node) -> str | None:
     if record is None or record.state not in _DRAINED:
         return None
     return f"{record.since or record.at}/health"
+
+
+def is_empty(node: Node, pod: Pod | None, occupants: Iterable[Pod], now: datetime) -> bool:
+    """True if no pod of a job is left on the node, and the syncer has answered in the last 30 s that no job is there
+    (`is_answered`) or there is no slurmd pod. A pod that is deleted counts until its time to end is over.
+
+    Args:
+        node: the Node, drained for its health.
+        pod: its slurmd pod.
+        occupants: all pods on the Node.
+        now: the time of the decision.
+    """
+    if pod is not None and not is_answered(node, pod, now):
+        return False
+    return not jobs_of_pods(each for each in occupants if not _has_had_its_time(each, now))
+
+
+def _has_had_its_time(pod: Pod, now: datetime) -> bool:
+    until = pod.metadata.deletion_timestamp
+    return until is not None and parse_rfc3339(until) <= now
 
 
 def is_answered(node: Node, pod: Pod, now: datetime) -> bool:

@@ -116,6 +116,17 @@ def test_as_many_are_remedied_at_once_as_may_be_closed():
     assert (states.count(State.REMEDY), states.count(State.DRAINED)) == (3, 2)
 
 
+def test_who_waits_until_others_are_repaired_is_not_asked_each_ten_seconds():
+    mend = Rule(label=LABEL, bad=("broken",), remedy="mender")
+    watch = Watch(HealthSettings(signals={"mend": mend}, remedies={"mender": MENDER})).watch
+    for number in range(3):
+        watch.node_changed(None, named(number, label="broken", record=record(State.REMEDY, "mend")))
+    waits = named(9, label="broken", record=record(State.DRAINED, "mend"))
+    assert not watch.asks(waits, pod(drain=True))
+    watch.node_changed(named(0, label="broken", record=record(State.REMEDY, "mend")), named(0))
+    assert watch.asks(waits, pod(drain=True))
+
+
 def test_a_remedy_waits_for_slurms_word_of_now():
     mend = Rule(label=LABEL, bad=("broken",), remedy="mender")
     watch = Watch(HealthSettings(signals={"mend": mend}, remedies={"mender": MENDER})).watch

@@ -409,10 +409,17 @@ async def test_a_remedy_is_written_once_nothing_runs_there(api):
     api.change("nodes", "", "n1", {"metadata": {"labels": {"example.com/fan": "stuck"}}})
     await api.until(lambda: '"state":"draining"' in (noted(api, "nodes", "n1", names.ANNOTATION_HEALTH) or ""))
     assert api.names("jobs") == []
-    report(api, "gpu-012-001", **{names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"})
+    drained = {names.CONDITION_RUNNING: "False", names.CONDITION_DRAIN: "True"}
+    report(api, "gpu-012-001", **drained)
     await api.until(lambda: '"due":' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH))
     assert api.names("jobs") == [], "nobody has said so lately"
+    notes = {"annotations": {names.ANNOTATION_JOB_ID: "7"}}
+    api.put("pods", {"metadata": {"name": "web-1", "namespace": "team", **notes}, "spec": {"nodeName": "n1"}})
     await answer_the_question(api, "gpu-012-001")
+    report(api, "gpu-012-001", **drained, **{names.CONDITION_NOT_RESPONDING: "True"})
+    await api.until(lambda: condition_of(api, "n1", names.CONDITION_NOT_RESPONDING) == "True")
+    assert '"state":"draining"' in noted(api, "nodes", "n1", names.ANNOTATION_HEALTH), "a pod of a job is there"
+    api.remove("pods", "team", "web-1")
     await api.until(lambda: len(api.names("jobs")) == 1)
     (name,) = api.names("jobs")
     assert api.find("jobs", name)["spec"] == {"nodeName": "n1"}
@@ -503,7 +510,13 @@ async def test_a_drain_request_is_answered_once_nothing_runs_there(api):
         report(api, "gpu-012-001", **idle, **{names.CONDITION_NOT_RESPONDING: silent})
         await api.until(lambda silent=silent: condition_of(api, "n1", names.CONDITION_NOT_RESPONDING) == silent)
         assert "status" not in api.find("drainrequests", "d-1"), "nobody has said so lately"
+    notes = {"annotations": {names.ANNOTATION_JOB_ID: "7"}}
+    api.put("pods", {"metadata": {"name": "web-1", "namespace": "team", **notes}, "spec": {"nodeName": "n1"}})
     api.change("pods", "slurm", "gpu-012-001", receipt(asked))
+    report(api, "gpu-012-001", **idle, **{names.CONDITION_NOT_RESPONDING: "True"})
+    await api.until(lambda: condition_of(api, "n1", names.CONDITION_NOT_RESPONDING) == "True")
+    assert "status" not in api.find("drainrequests", "d-1"), "a pod of a job is there"
+    api.remove("pods", "team", "web-1")
     await api.until(lambda: api.find("drainrequests", "d-1").get("status"))
     await api.until(lambda: noted(api, "pods", "gpu-012-001", names.ANNOTATION_DRAIN_ASKED) is None)
     (answer,) = api.find("drainrequests", "d-1")["status"]["conditions"]

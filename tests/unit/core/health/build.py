@@ -66,6 +66,13 @@ def node(*, label: str = "", deadlock: str = "", boot: str = "one", record: Reco
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, node_info=NodeInfo(boot_id=boot)))
 
 
+def told(on: Pod, condition: str, status: str) -> Pod:
+    """The pod with another condition of this type."""
+    conditions = tuple(each for each in on.status.conditions if each.type != condition)
+    conditions += (Condition(type=condition, status=status),)
+    return msgspec.structs.replace(on, status=msgspec.structs.replace(on.status, conditions=conditions))
+
+
 CHECK_FAILED = "looking\nlink mlx5_3 is down\nrun-services: verify failed with 3"
 NEWER = "2026-11-28T11:00:00Z"
 """When a slurmd pod was made that replaces the first one."""

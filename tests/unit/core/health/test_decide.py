@@ -16,6 +16,7 @@ from sunkpy.core.health.record import CLOSED
 from sunkpy.core.health.verification import FAILED, REQUESTED, verify_s
 from sunkpy.core.model.times import rfc3339
 from tests.unit.core.health.build import (
+    DEADLOCK,
     KILLED,
     MENDER,
     NODES,
@@ -28,6 +29,12 @@ from tests.unit.core.health.build import (
     record,
     step,
     stepped,
+    told,
+)
+
+NO_ANSWER = "it was not certain that no job runs on the node, and no pod of a job"
+MENDED = HealthRules(
+    signals={"deadlock": msgspec.structs.replace(DEADLOCK, remedy="mender")}, remedies={"mender": MENDER}
 )
 
 
@@ -107,8 +114,8 @@ def test_a_node_is_drained_only_by_an_answer_of_now_for_the_syncer_may_be_away()
 @pytest.mark.parametrize(
     ("on", "why"),
     [
-        pytest.param(pod(drain=True), "Slurm has not said for 60 min that no job runs on the node", id="old"),
-        pytest.param(None, "no slurmd pod for 60 min", id="no slurmd pod"),
+        pytest.param(pod(drain=True), f"for 60 min {NO_ANSWER}", id="old"),
+        pytest.param(None, f"for 60 min {NO_ANSWER}, and there is no slurmd pod", id="no slurmd pod"),
     ],
 )
 def test_a_drain_of_whose_end_nobody_knows_needs_a_person_in_time(on, why):
@@ -133,12 +140,31 @@ def test_a_pod_that_goes_without_a_job_before_slurm_has_said_so_leaves_a_drained
     assert state_of(stepped(busy_again, None)) is State.DRAINING
 
 
-def test_a_cured_node_whose_drain_is_slurms_waits_until_it_is_over():
-    draining = node(boot="two", record=record(State.DRAINING, "kill"))
-    on = pod(slurm=KILLED)
-    settled = stepped(stepped(draining, on, is_empty=False), on, is_empty=False, after_s=60)
-    assert state_of(stepped(settled, on, is_empty=False, after_s=86_400)) is State.DRAINING
-    assert state_of(stepped(settled, on, after_s=86_400)) is State.DRAINED
+@pytest.mark.parametrize(
+    ("then", "is_empty"),
+    [
+        pytest.param([pod()], True, id="it was open again"),
+        pytest.param(
+            [told(pod(drain=True), names.CONDITION_RUNNING, "Unknown"), pod()],
+            True,
+            id="it was open again, which nobody saw at first",
+        ),
+        pytest.param([], False, id="a pod of a job is left"),
+    ],
+)
+def test_a_pod_that_goes_leaves_no_drained_node_if_something_may_run_there(then, is_empty):
+    at = stepped(node(label="broken", record=record(State.DRAINING, "mend")), pod(drain=True), is_empty=False)
+    for on in then:
+        at = stepped(at, on, is_empty=False)
+    assert state_of(stepped(at, None, is_empty=is_empty)) is State.DRAINING
+
+
+def test_a_drain_of_slurms_is_lifted_after_the_boot_though_nobody_said_that_it_is_over():
+    """No job outlives the boot."""
+    draining = node(boot="two", record=record(State.DRAINING, "kill", reason=KILLED, due=rfc3339(NOW)))
+    settling = stepped(draining, pod(slurm=KILLED), is_empty=False)
+    assert read_record(settling).due == "", "the node needs no person any more"
+    assert state_of(stepped(settling, pod(slurm=KILLED), is_empty=False, after_s=60)) is State.RETURNING
 
 
 @pytest.mark.parametrize("state", sorted(CLOSED - {State.VERIFY}))
@@ -231,9 +257,22 @@ def test_a_drain_of_slurm_is_lifted_after_a_reboot_where_a_rule_says_so():
     assert (state_of(lifting), lifted_reason(lifting)) == (State.RETURNING, KILLED)
     assert read_record(lifting).why == f"the machine has started again; lifting {KILLED!r}"
     assert state_of(stepped(lifting, pod(), after_s=62)) is State.WELL
-    fails = stepped(lifting, pod(slurm=KILLED), after_s=360)
+    seen = stepped(lifting, pod(slurm=KILLED), after_s=60)
+    fails = stepped(seen, pod(slurm=KILLED), after_s=360)
     assert (state_of(fails), read_record(fails).why) == (State.PERSON, "cured, but Slurm still has the drain")
     assert state_of(stepped(fails, pod(slurm=KILLED), after_s=10_000)) is State.PERSON
+
+
+@pytest.mark.parametrize("away", [pod(slurm=None), None], ids=["Slurm cannot be read", "no slurmd pod"])
+def test_the_time_to_lift_a_drain_does_not_run_while_slurm_is_away(away):
+    lifting = node(boot="two", record=record(State.RETURNING, "kill", reason=KILLED))
+    gone = stepped(stepped(lifting, pod(slurm=KILLED)), away, after_s=299)
+    assert state_of(stepped(gone, away, after_s=3599)) is State.RETURNING
+    back = stepped(gone, pod(slurm=KILLED), after_s=3000)
+    assert state_of(stepped(back, pod(slurm=KILLED), after_s=3299)) is State.RETURNING
+    assert state_of(stepped(back, pod(), after_s=3299)) is State.WELL
+    late = read_record(stepped(gone, away, after_s=3600))
+    assert (late.state, late.why) == (State.PERSON, "cured, but Slurm has not said whether it still has the drain")
 
 
 def test_the_reason_that_is_lifted_is_the_one_that_slurm_has_now():
@@ -290,18 +329,42 @@ def test_a_remedy_waits_for_a_window_of_its_nodeset_unless_it_is_urgent():
 
 
 @pytest.mark.parametrize(
-    ("at", "on"),
+    ("at", "on", "begins"),
     [
-        pytest.param(node(label="broken", record=record(State.CLOSING, "mend")), pod(), id="not drained"),
+        pytest.param(node(label="broken", record=record(State.CLOSING, "mend")), pod(drain=True), True, id="drained"),
+        pytest.param(node(label="broken", record=record(State.CLOSING, "mend")), pod(), False, id="not drained"),
         pytest.param(
-            node(label="broken", record=record(State.DRAINING, "mend")), pod(drain=True, busy=True), id="jobs"
+            node(label="broken", record=record(State.CLOSING, "mend")), pod(drain=True, busy=True), False, id="jobs"
         ),
-        pytest.param(node(label="broken", record=record(State.DRAINING, "mend")), None, id="nobody knows of jobs"),
-        pytest.param(node(record=record(State.DRAINED, "mend")), pod(drain=True), id="the signal has ended"),
+        pytest.param(
+            node(label="broken", record=record(State.DRAINING, "mend")), None, False, id="nobody knows of jobs"
+        ),
+        pytest.param(node(record=record(State.DRAINED, "mend")), pod(drain=True), False, id="the signal has ended"),
     ],
 )
-def test_no_remedy_begins_while_a_job_may_run_or_without_its_signal(at, on):
-    assert not step(at, on, after_s=10).begins_remedy
+def test_no_remedy_begins_while_a_job_may_run_or_without_its_signal(at, on, begins):
+    begun = []
+    for after_s in (10, 20, 30, 40):
+        asked = step(at, on, after_s=after_s)
+        begun.append(asked.begins_remedy)
+        at = stepped(at, on, after_s=after_s)
+    assert any(begun) is begins
+
+
+@pytest.mark.parametrize("turn", [{"may_remedy": False}, {"opens_at": NOW + timedelta(days=2)}], ids=["cap", "window"])
+def test_who_waits_for_its_turn_needs_no_person_while_its_signal_is_not_seen_for_a_moment(turn):
+    waits = node(deadlock="True", record=record(State.DRAINED, "deadlock"))
+    unseen = with_record(node(deadlock="Unknown"), stepped(waits, pod(drain=True), rules=MENDED, **turn))
+    moment = stepped(unseen, pod(drain=True), rules=MENDED, after_s=9000, **turn)
+    assert (state_of(moment), read_record(moment).due) == (State.DRAINED, "")
+    turned = stepped(moment, pod(drain=True), rules=MENDED, after_s=10_000)
+    assert read_record(turned).why == "its remedy waits until signal deadlock is seen again"
+    seen = with_record(waits, turned)
+    assert step(seen, pod(drain=True), rules=MENDED, after_s=10_100).begins_remedy
+    late = read_record(stepped(turned, pod(drain=True), rules=MENDED, after_s=13_600))
+    assert (late.state, late.why) == (
+        State.PERSON, "for 60 min signal deadlock was not seen, and the node is not cured",
+    )  # fmt: skip
 
 
 def test_no_remedy_begins_before_slurm_has_said_now_that_nothing_runs_there():
@@ -309,10 +372,10 @@ def test_no_remedy_begins_before_slurm_has_said_now_that_nothing_runs_there():
     drained = node(label="broken", record=record(State.DRAINED, "mend"))
     waits = step(drained, pod(drain=True), is_empty=False)
     assert (waits.begins_remedy, waits.after.state, waits.after.due) == (False, State.DRAINED, "2026-11-28T13:00:00Z")
-    assert waits.after.why == "its remedy waits until Slurm says that no job runs on the node"
+    assert waits.after.why == "its remedy waits until Slurm says that no job runs on the node, and pods of jobs have gone"
     silent = node(label="broken", record=waits.after)
     late = step(silent, pod(drain=True), is_empty=False, after_s=3600).after
-    assert (late.state, late.why) == (State.PERSON, "Slurm has not said for 60 min that no job runs on the node")
+    assert (late.state, late.why) == (State.PERSON, f"for 60 min {NO_ANSWER}")
 
 
 @pytest.mark.parametrize("turn", [{"may_remedy": False}, {"opens_at": NOW + timedelta(days=2)}], ids=["cap", "window"])
@@ -375,7 +438,11 @@ def test_history_is_forgotten_after_a_week():
 
 # ----------------------------------------------------------------------------------------------------------- invariants
 
-DAYS = st.lists(st.tuples(NODES, PODS, st.booleans(), st.integers(0, 5000)), max_size=30)
+TURNS = st.fixed_dictionaries({
+    "has_room": st.booleans(), "may_remedy": st.booleans(), "is_empty": st.booleans(),
+    "opens_at": st.sampled_from((None, NOW + timedelta(days=9))),
+})  # fmt: skip
+DAYS = st.lists(st.tuples(NODES, PODS, TURNS, st.integers(0, 5000)), max_size=30)
 
 
 def with_record(at, of):
@@ -387,13 +454,17 @@ def with_record(at, of):
 @given(DAYS)
 def test_whatever_happens(days):
     before, now_s = node(), 0
-    for seen, on, has_room, passed_s in days:
+    for seen, on, turn, passed_s in days:
         now_s += passed_s
         at = with_record(seen, before)
-        asked = step(at, on, after_s=now_s, has_room=has_room)
-        after = stepped(at, on, after_s=now_s, has_room=has_room)
+        asked = step(at, on, after_s=now_s, **turn)
+        after = stepped(at, on, after_s=now_s, **turn)
         found = read_record(after)
-        if not has_room and not is_closed_by_us(at) and (found is None or found.signal != FAILED):
+        if asked.begins_remedy:
+            assert turn["is_empty"], "nothing runs there"
+            assert turn["may_remedy"]
+            assert turn["opens_at"] is None
+        if not turn["has_room"] and not is_closed_by_us(at) and (found is None or found.signal != FAILED):
             assert not is_closed_by_us(after), "nothing is closed over the cap, but for what does not register anyway"
         if found is not None and found.state is State.WELL and found.why.startswith("cured") and verify_s(on):
             assert on.is_condition_true("Ready"), "what has a check has passed it"
@@ -403,9 +474,9 @@ def test_whatever_happens(days):
             ours = ("deadlock", "label", "fan", "reboot", "mend", FAILED, REQUESTED)
             assert read_record(at).signal in ours, "only what sunkpy closed is opened"
         assert len(after.annotations.get(names.ANNOTATION_HEALTH, "")) < 4096
-        again = [stepped(after, on, after_s=now_s, has_room=has_room)]
+        again = [stepped(after, on, after_s=now_s, **turn)]
         for _ in range(5):
-            again.append(stepped(again[-1], on, after_s=now_s, has_room=has_room))
+            again.append(stepped(again[-1], on, after_s=now_s, **turn))
         assert again[-1] == again[-2], "it comes to rest while nothing changes"
         before = after
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from sunkpy.core import names
 from sunkpy.core.health import State, drain_text, lifted_reason, read_record
-from sunkpy.core.health.decide import waits_for_verification
+from sunkpy.core.health.decide import waits_for_verification, waits_until_empty
 from sunkpy.core.health.record import CLOSED
 from sunkpy.core.health.verification import FAILED, REQUESTED, failure_of, run_of
-from sunkpy.core.model.objects import Condition
-from tests.unit.core.health.build import CHECK_FAILED, KILLED, NEWER, node, pod, record, step, stepped
+from sunkpy.core.health.words import what_comes_next
+from tests.unit.core.health.build import CHECK_FAILED, KILLED, NEWER, node, pod, record, step, stepped, told
 
 FIRST = pod(drain=True, check_s=600)
 CHECKS = pod(drain=True, check_s=600, ready=False, created=NEWER)
 PASSED = pod(drain=True, check_s=600, created=NEWER)
 FAILS = pod(check_s=600, restarts=1, words=CHECK_FAILED, created=NEWER)
-
-
-def told(on, condition, status):
-    """The pod with another condition of this type."""
-    conditions = tuple(c for c in on.status.conditions if c.type != condition)
-    conditions += (Condition(type=condition, status=status),)
-    return msgspec.structs.replace(on, status=msgspec.structs.replace(on.status, conditions=conditions))
 
 
 def drained(signal="label", **changes):
@@ -185,15 +177,9 @@ def test_a_check_that_hangs_where_nothing_can_end_it_needs_a_person():
     assert read_record(stepped(node(record=asks), PASSED, after_s=9000)).state is State.PERSON
 
 
-@pytest.mark.parametrize(
-    "on",
-    [
-        pytest.param(pod(drain=True, busy=True, check_s=600), id="a job runs"),
-        pytest.param(told(FIRST, names.CONDITION_RUNNING, "Unknown"), id="Slurm cannot be read"),
-    ],
-)
-def test_the_check_waits_for_jobs_as_long_as_they_take(on):
+def test_the_check_waits_for_jobs_as_long_as_they_take():
     """One flicker of a signal on a node with a long job asks for no person."""
+    on = pod(drain=True, busy=True, check_s=600)
     waits = stepped(waiting(on), on, after_s=61)
     later = stepped(waits, on, after_s=10**6)
     assert (read_record(later).state, read_record(later).due) == (State.VERIFY, "")
@@ -202,6 +188,13 @@ def test_the_check_waits_for_jobs_as_long_as_they_take(on):
     for after_s, state in ((4199, State.VERIFY), (4200, State.PERSON)):
         assert read_record(stepped(idle, FIRST, after_s=10**6 + after_s)).state is state
     assert read_record(stepped(idle, PASSED, after_s=10**6 + 70)).state is State.WELL
+
+
+def test_a_check_that_waits_for_jobs_of_which_nobody_knows_needs_a_person_in_time():
+    unread = told(FIRST, names.CONDITION_RUNNING, "Unknown")
+    waits = stepped(waiting(), unread, after_s=61)
+    for after_s, state in ((4199, State.VERIFY), (4200, State.PERSON)):
+        assert read_record(stepped(waits, unread, after_s=61 + after_s)).state is state
 
 
 def test_of_a_pod_that_is_gone_no_job_is_waited_for():
@@ -330,6 +323,23 @@ def test_who_asks_gets_a_node_drained_checked_and_back():
     assert names.ANNOTATION_VERIFY not in back.annotations
     assert after(back).returns == (), "it was not sick"
     assert step(back, PASSED).changes == {}
+
+
+@pytest.mark.parametrize("on", [pod(check_s=600), FIRST], ids=["no drain", "no answer"])
+def test_a_check_on_demand_that_could_not_begin_in_time_begins_when_slurm_has_answered(on):
+    at = stepped(node(annotations=ASKED), pod(check_s=600))
+    for after_s in (0, 1, 3601):
+        at = stepped(at, on, is_empty=False, after_s=after_s)
+    late = at
+    assert (after(late).state, after(late).signal) == (State.PERSON, REQUESTED)
+    assert what_comes_next(after(late), "n1") == (
+        "the node is checked when Slurm says that it is drained and no job is left"
+    )
+    assert waits_until_empty(late)
+    assert step(late, FIRST, is_empty=False, after_s=4000).changes == {}
+    assert after(stepped(late, FIRST, after_s=4000)).state is State.VERIFY
+    called_off = node(record=after(late))
+    assert after(stepped(called_off, FIRST, is_empty=False)).state is State.WELL
 
 
 def test_a_check_on_demand_that_fails_needs_a_person_and_may_be_asked_for_again():

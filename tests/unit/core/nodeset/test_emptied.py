@@ -11,7 +11,7 @@ from sunkpy.core import names
 from sunkpy.core.health import Record, State
 from sunkpy.core.model.objects import Condition, Meta, Node, Pod, PodStatus
 from sunkpy.core.model.times import rfc3339
-from sunkpy.core.nodeset.emptied import is_answered, token_of_question
+from sunkpy.core.nodeset.emptied import is_answered, is_empty, token_of_question
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 SINCE = "2026-11-28T11:00:00Z"
@@ -69,6 +69,29 @@ def test_the_answer_to_the_pods_removal_counts_while_it_is_to_go() -> None:
     assert is_answered(node(State.DRAINING), marked(removal), NOW)
     assert not is_answered(node(State.DRAINING), marked(ASKED), NOW), "it is of before the mark"
     assert not is_answered(node(State.WELL), marked(removal), NOW)
+
+
+def of_a_job(**meta: str) -> Pod:
+    return Pod(metadata=Meta(name="web-1", annotations={names.ANNOTATION_JOB_ID: "7"}, **meta))
+
+
+@pytest.mark.parametrize(
+    ("occupants", "empty"),
+    [
+        pytest.param([], True, id="nothing else"),
+        pytest.param([Pod(metadata=Meta(name="daemon"))], True, id="of no job"),
+        pytest.param([of_a_job()], False, id="of a job that Slurm has given up"),
+        pytest.param([of_a_job(deletion_timestamp="2026-11-28T12:00:01Z")], False, id="it ends"),
+        pytest.param([of_a_job(deletion_timestamp="2026-11-28T12:00:00Z")], True, id="on a dead machine"),
+        pytest.param([msgspec.structs.replace(of_a_job(), status=PodStatus(phase="Failed"))], True, id="it has ended"),
+    ],
+)
+@pytest.mark.parametrize("slurmd", [pod(), None], ids=["answered", "no slurmd"])
+def test_a_node_is_not_empty_while_a_pod_of_a_job_has_time_to_end(
+    slurmd: Pod | None, occupants: list[Pod], empty: bool
+) -> None:
+    assert is_empty(node(State.DRAINED), slurmd, occupants, NOW) is empty
+    assert not is_empty(node(State.DRAINED), pod(ago_s=31), occupants, NOW)
 
 
 def test_without_a_question_there_is_no_answer() -> None:
