@@ -28,19 +28,30 @@ USERS = {
     "binder": "pods pods/status pods/resize pods/eviction pods/binding",
     "kubelet": "pods",
 }
+DAEMONS = "system:serviceaccount:kube-system:daemon-set-controller"
+"""Kubernetes gives this account the right to create pods/binding."""
 VERBS = ["create", "patch", "update", "delete", "deletecollection", "list"]
 SAYS = "only users who may create pods/binding can put a pod of this scheduler on a node by spec.nodeName"
+SAYS_OF_GRACE = "terminationGracePeriodSeconds of a pod of this scheduler must be at least 1, because"
 SAYS_OF_NOTES = (
     "only users who may create pods/binding can change the annotations sunkpy.dev/job-id, gang-id, slurm-node, place, "
     "gpu-indices, devices of a pod that is on its node"
 )
 NOTE = names.ANNOTATION_JOB_ID
+OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+BY_AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+        }
+    }
+}
 ALIAS = "other-name"
 
 
 @pytest.fixture(scope="module")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
-    folder, users = tmp_path_factory.mktemp("apiserver"), {name: name for name in USERS}
+    folder, users = tmp_path_factory.mktemp("apiserver"), {name: name for name in USERS} | {"daemons": DAEMONS}
     with alone(folder, users, {"kubelet": "system:nodes"}) as apiserver:
         give_rights(apiserver)
         yield apiserver
@@ -70,6 +81,13 @@ def created(
     apiserver: Apiserver, user: str = "tenant", *, annotations: dict[str, str] | None = None, **spec: object
 ) -> httpx.Response:
     return apiserver.ask(user, "POST", f"{PODS}?dryRun=All", a_pod("p", annotations or {}, **spec))
+
+
+def owned(apiserver: Apiserver, user: str, **spec: object) -> httpx.Response:
+    """The answer to who makes a pod of a DaemonSet, with the note of a job that it does not have."""
+    note = {NOTE: "7", names.ANNOTATION_DEVICES: "n1/gpu-0"}
+    metadata = {"name": "p", "annotations": note, "ownerReferences": [OWNER]}
+    return apiserver.ask(user, "POST", f"{PODS}?dryRun=All", a_pod("p", {}, **spec) | {"metadata": metadata})
 
 
 def a_pod(name: str, annotations: dict[str, str], **spec: object) -> dict[str, object]:
@@ -123,16 +141,40 @@ def test_who_may_bind_pods_may_name_their_node(apiserver: Apiserver) -> None:
         assert answer.is_success, answer.text
 
 
+def test_a_kubelet_makes_the_mirrors_of_its_own_pods(apiserver: Apiserver) -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": True}
+    metadata = {"name": "m", "annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [owner]}
+    mirror = a_pod("m", {}, nodeName="n1") | {"metadata": metadata}
+    answer = apiserver.ask("kubelet", "POST", f"{PODS}?dryRun=All", mirror)
+    assert answer.is_success, answer.text
+
+
 def test_all_else_of_pods_is_as_it_was(apiserver: Apiserver) -> None:
-    by_affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
-            }
-        }
-    }
-    for spec in ({}, {"affinity": by_affinity}, {"schedulerName": "default-scheduler", "nodeName": "n1"}):
+    for spec in ({}, {"affinity": BY_AFFINITY}, {"schedulerName": "default-scheduler", "nodeName": "n1"}):
         answer = created(apiserver, **spec)
+        assert answer.is_success, answer.text
+
+
+@pytest.mark.parametrize("user", ["daemons", "binder", "admin"])
+def test_a_controller_that_may_bind_pods_lends_this_right_to_nobody(apiserver: Apiserver, user: str) -> None:
+    """The node name and the grace period of its pods are those that a tenant has written into a DaemonSet."""
+    fails = {"exec": {"command": ["false"]}, "terminationGracePeriodSeconds": 86400}
+    for spec, says in (
+        ({"nodeName": "n1"}, SAYS),
+        ({"terminationGracePeriodSeconds": 86400}, SAYS_OF_GRACE),
+        ({"terminationGracePeriodSeconds": 0}, SAYS_OF_GRACE),
+        ({"containers": [{"name": "c", "image": "i", "livenessProbe": fails}]}, SAYS_OF_GRACE),
+    ):
+        made = created(apiserver, user, **spec)
+        assert made.is_success, (spec, made.text)
+        refused = owned(apiserver, user, **spec)
+        assert (refused.status_code, says in refused.text) == (403, True), (spec, refused.text)
+
+
+def test_pods_of_daemonsets_are_made_for_the_node_of_their_affinity(apiserver: Apiserver) -> None:
+    others = {"schedulerName": "default-scheduler", "nodeName": "n1", "terminationGracePeriodSeconds": 86400}
+    for spec in ({"affinity": BY_AFFINITY}, {"affinity": BY_AFFINITY, "terminationGracePeriodSeconds": 300}, others):
+        answer = owned(apiserver, "daemons", **spec)
         assert answer.is_success, answer.text
 
 
@@ -232,6 +274,10 @@ def test_nobody_takes_more_of_a_node_than_slurm_gave(apiserver: Apiserver) -> No
     says = "only users who may create pods/binding can resize a pod of this scheduler in place"
     assert (refused.status_code, says in refused.json()["message"]) == (403, True)
     answer = resized(apiserver, "small", "binder")
+    assert answer.is_success, answer.text
+    body = a_pod("small-owned", {}, **requests)
+    apiserver.make(PODS, body | {"metadata": {"name": "small-owned", "ownerReferences": [OWNER]}})
+    answer = resized(apiserver, "small-owned", "binder")
     assert answer.is_success, answer.text
     make_pod(apiserver, "small-foreign", nodeName="n1", schedulerName="default-scheduler", **requests)
     assert resized(apiserver, "small-foreign").is_success
