@@ -214,7 +214,11 @@ class Explainer:
         id = int(re.split("[_+]", number)[0])
         facts = JobFacts(id=id, number=number, pool=await reader.read(), now_s=time.time())
         self.slurms_silence = reader.slurms_silence
-        pod = next((pod for pod in facts.pool.pods if str(noted_job(pod)) == number), None)
+        noting = (pod for pod in facts.pool.pods if str(noted_job(pod)) == number)
+        if facts.job is not None:  # anybody may write the number of any job on a pod
+            namespace = facts.gang.namespace if facts.gang is not None else ""
+            noting = (pod for pod in noting if pod.metadata.namespace == namespace)
+        pod = next(noting, None)
         explained = explain_job(facts)
         if pod is None:
             return [explained]

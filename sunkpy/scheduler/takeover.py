@@ -117,14 +117,14 @@ class Takeover:
         if job is None:
             self._pods.settle_forgotten(id)
         elif gang is not None and gang != NOBODY:
-            noting = self._pods.noting(id)
-            if noting or not self._ledger.all_jobs_known:
+            if self._pods.noting(id) or not self._ledger.all_jobs_known:
                 self._pods.settle(id, gang, job.nodes)
-            is_noted = any(is_noted_on(pod, id) for pod in self._members.pods_of(gang))
+            pods = self._members.pods_of(gang)  # anybody may write the ID of any job on another pod
+            is_noted = any(is_noted_on(pod, id) for pod in pods)
             if holds_something(job.state) or is_noted:
                 record = self._ledger.ensure(gang)
                 self._ledger.take_job(record, job, asked_at=asked_at)
-                self._ledger.change_job(record, id, lambda known: recall(known, noting))
+                self._ledger.change_job(record, id, lambda known: recall(known, pods))
                 self._take_up(gang)
         for each in self._pods.done(id) - {gang} if has_nodes else ():
             self._take_up(each)

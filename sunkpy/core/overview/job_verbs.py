@@ -66,14 +66,14 @@ def is_job_number(text: str) -> bool:
 
 def plan_jobs(verb: JobVerb, numbers: Iterable[str], jobs: Sequence[QueuedJob], pods: Sequence[Pod]) -> list[JobStep]:
     """Return for each of these job numbers what the verb does to the job, or why not. `pods`: the workload pods."""
-    by_job: dict[int, list[str]] = {}
+    by_job: dict[tuple[str, int], list[str]] = {}
     for pod in pods:
         if (id := noted_job(pod)) is not None:
-            by_job.setdefault(id, []).append("/".join(pod.key))
+            by_job.setdefault((pod.metadata.namespace, id), []).append("/".join(pod.key))
     return [_plan(verb, number, jobs, by_job) for number in dict.fromkeys(numbers)]
 
 
-def _plan(verb: JobVerb, number: str, jobs: Sequence[QueuedJob], pods: Mapping[int, list[str]]) -> JobStep:
+def _plan(verb: JobVerb, number: str, jobs: Sequence[QueuedJob], pods: Mapping[tuple[str, int], list[str]]) -> JobStep:
     match = _NUMBER.fullmatch(number)
     id = int(match["job"]) if match is not None else 0
     job = next((each for each in jobs if each.is_called(number)), None)
@@ -82,7 +82,7 @@ def _plan(verb: JobVerb, number: str, jobs: Sequence[QueuedJob], pods: Mapping[i
     gang = parse_comment(job.row.comment)
     if gang is None:
         return JobStep(job=number, name=job.name, user=job.row.user)
-    own = tuple(sorted(pods.get(id, ())))
+    own = tuple(sorted(pods.get((gang.namespace, id), ())))
     is_pending = is_job_pending(job.row.state)
     follows, why_not = _of_pods(verb, gang.namespace, own, is_pending=is_pending)
     return JobStep(job=number, name=str(gang), user=job.row.user, pods=own, follows=follows, why_not=why_not)

@@ -249,7 +249,7 @@ class Hooks:
         theirs has the node.
         """
         ids = {id for pod in self._members.on_node(node) if (id := self._members.find_id(pod)) is not None}
-        apart = (self._ledger.get(id) for id in ids if id != record.id and id.uid == record.id.uid)
+        apart = (self._ledger.get(id) for id in ids if id != record.id and id.shares_owner_with(record.id))
         snapshots = (self._collector.known(other) for other in apart if other is not None)
         return any(gate_waits_for(snapshot, call.job_id, call.node) for snapshot in snapshots)
 

@@ -191,7 +191,7 @@ class Gate:
         whose, id = self._ledger.by_job(job), self._members.find_id(pod)
         if whose is None or id is None:
             return whose is None or whose.id.namespace == pod.metadata.namespace
-        return whose.id.uid == id.uid
+        return whose.id.shares_owner_with(id)
 
     def _near(self, call: HookCall, node: str) -> list[GangRecord]:
         """Return the records of the gangs that may have pods on the node: the watch shows a pod there, or the node has

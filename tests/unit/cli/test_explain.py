@@ -507,6 +507,9 @@ async def test_a_job_of_either_door_is_explained_by_its_number(world, tmp_path):
     code, text = await exit_code_of(world, tmp_path, "job", str(of_pod))
     assert (code, text.startswith(f"Job {of_pod} (of pods: default/web) waits in the queue\n")) == (0, True)
     assert "\n\nPod default/web waits in the queue of Slurm\n" in text
+    for job in (of_ann, of_pod):  # anybody may write the number of any job on a pod
+        world.add_pod(f"a{job}", namespace="another", annotations={"sunkpy.dev/job-id": str(job)})
+        assert "Pod another/" not in (await exit_code_of(world, tmp_path, "job", str(job)))[1]
     code, text = await exit_code_of(world, tmp_path, "job", "9999")
     assert (code, text.startswith("Job 9999 is not known to Slurm\n")) == (1, True)
     for odd in ("web", "7_[1-3]", "7;8", "7_"):

@@ -99,3 +99,11 @@ async def test_who_may_not_enter_slurmctlds_pod_is_told_so(pool, tmp_path):
 async def test_what_is_no_number_of_a_job_is_refused(world, tmp_path):
     code, text, ran = await act(world, tmp_path, "cancel", "7;reboot")
     assert (code, "'7;reboot' is not the number of a job" in text, ran) == (2, True, [])
+
+
+async def test_a_pod_that_names_a_job_of_another_namespace_is_not_among_the_pods_of_that_job(pool, tmp_path):
+    world, (_, waiting, _) = pool
+    world.add_pod("db", namespace="evil", annotations={"sunkpy.dev/job-id": str(waiting)})
+    _, text, _ = await act(world, tmp_path, "cancel", str(waiting))
+    assert text.rstrip().endswith("kubectl -n default delete pod web")
+    assert "evil" not in text

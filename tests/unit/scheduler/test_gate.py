@@ -122,6 +122,19 @@ async def test_a_pod_that_was_put_on_the_node_by_hand_keeps_nobody_from_it(world
         assert world.deleted == []
 
 
+async def test_a_gang_of_this_name_in_another_namespace_keeps_nobody_from_a_node_and_leaves_no_mark(world, tmp_path):
+    gang = {names.ANNOTATION_GANG: "train", names.ANNOTATION_GANG_SIZE: "1"}
+    async with leading(world, tmp_path) as server, hook_client(server) as call:
+        job_id = await bound_pod(world, call, annotations=gang)
+        note = gang | {names.ANNOTATION_JOB_ID: str(job_id)}
+        world.add_pod("squatter", namespace="evil", node="node-1", running=True, annotations=note)
+        await world.until(lambda: len(world.submissions) == 2)
+        assert await call("gate", 4711, marked=[job_id]) == (200, {"done": True})
+        world.pod_is_gone()
+        world.set_job(job_id, "CANCELLED")
+        assert await call("epilog", job_id) == (200, {"done": True})
+
+
 @pytest.mark.parametrize(("noted", "expected"), [(100, 202), (99, 200)])
 async def test_an_epilog_waits_for_a_pod_of_its_job_whose_gang_is_not_known_yet(
     world, tmp_path, monkeypatch, noted, expected

@@ -4,6 +4,8 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.gang.job.request import GpuSharing
+from sunkpy.core.gang.job.terms import AskedTerms
+from sunkpy.core.model.job_spec import JobSpec
 from tests.unit.scheduler.world import NODESET_REFERENCE, World, leading
 
 
@@ -86,6 +88,24 @@ async def test_what_others_have_changed_in_slurm_stays_as_it_does_under_the_lead
         }}})  # fmt: skip
         await world.until(lambda: world.slurm.updates)
         assert world.slurm.updates == [{"licenses": "matlab"}]
+
+
+@pytest.mark.parametrize("namespace", ["evil", "default"])
+async def test_a_note_on_a_pod_of_another_gang_changes_nothing_in_a_job(world, tmp_path, namespace):
+    world.add_node(1)
+    async with leading(world, tmp_path):
+        world.add_pod()
+        job_id = await submitted(world)
+    world.set_job(job_id, "PENDING", features="set-by-an-admin", resv_name="maint")
+    forged = AskedTerms(job=job_id, turn=9, terms=JobSpec(reservation="x", constraint="y", wckey="z"))
+    notes = {names.ANNOTATION_JOB_ID: str(job_id), names.ANNOTATION_ASKED: str(forged)}
+    world.add_pod("forger", namespace=namespace, annotations=notes, schedulingGates=[{"name": "x/y"}])
+    async with leading(world, tmp_path):
+        await world.until(lambda: world.term._ledger.all_jobs_known)
+        annotations = world.pod()["metadata"]["annotations"] | {"sunkpy.dev/licenses": "matlab"}
+        world.api.change("pods", "default", "web", {"metadata": {"annotations": annotations}})
+        await world.until(lambda: any("licenses" in sent for sent in world.slurm.updates))
+    assert (world.slurm.updates, world.notes("JobNotChanged")) == ([{"licenses": "matlab"}], [])
 
 
 async def test_what_is_fixed_is_answered_by_the_next_leader_too(world, tmp_path):
