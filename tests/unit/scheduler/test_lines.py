@@ -1,6 +1,7 @@
 """Gangs that Slurm refuses for a limit of an association or QoS."""
 
 import pytest
+from msgspec.structs import replace
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.model.job_spec import JobSpec
@@ -10,7 +11,8 @@ from tests.doubles.leading import make_leader
 from tests.unit.scheduler.world import World, leading
 
 LIMITED, ANOTHER = JobSpec(user="ann", partition="low"), JobSpec(user="bob", partition="low")
-WHY = "submit job web: Job violates accounting/QOS policy"
+HUGE = replace(LIMITED, tasks=1000)
+WHY = "Job violates accounting/QOS policy"
 
 
 class Queue:
@@ -23,24 +25,30 @@ class Queue:
         self.lines = SubmitLines(leader)
         self.free = 0
         self.too_large = set()
+        self.specs = {}
         self.taken = []
         self.asked = 0
 
-    def come(self, name, spec=LIMITED):
+    def come(self, name, spec=LIMITED, *, namespace="default"):
+        """What it is told, if it has to wait."""
         self.now += 1.0
-        self.ask(self.ledger.ensure(GangId(namespace="default", name=name, uid=name)), spec)
+        record = self.ledger.ensure(GangId(namespace=namespace, name=name, uid=name))
+        self.specs[record.id] = replace(spec, name=name, comment=f"k8s:{namespace}/{name}:{name}")
+        self.ask(record)
+        return record.refused
 
-    def ask(self, record, spec=LIMITED):
+    def ask(self, record):
+        spec = self.specs[record.id]
         if self.now < record.retry_at or self.lines.why_waits(record, spec):
             return
         self.asked += 1
-        if self.free and record.id.name not in self.too_large:
+        if self.free and record.id.name not in self.too_large and spec.tasks < HUGE.tasks:
             self.free -= 1
             self.taken.append(record.id.name)
             self.lines.left(record, spec, is_taken=True)
             self.ledger.forget(record)
         else:
-            self.lines.refused(record, spec, WHY)
+            self.lines.refused(record, spec, f"submit job {record.id.name}: {WHY}")
 
     def pass_turn(self):
         self.now += 5.0
@@ -116,7 +124,7 @@ def test_one_that_does_not_ask_when_it_may_keeps_nobody_waiting(queue):
         queue.come(name)
     silent = queue.ledger.get(GangId(namespace="default", name="a", uid="a"))
     ask = queue.ask
-    queue.ask = lambda record, spec=LIMITED: None if record is silent else ask(record, spec)
+    queue.ask = lambda record: None if record is silent else ask(record)
     queue.turns(3, free=1)
     assert queue.taken == ["b", "c"]
 
@@ -126,7 +134,7 @@ def test_behind_one_that_does_not_ask_all_that_is_free_is_taken_in_one_turn(queu
         queue.come(f"{number:02}")
     silent = queue.ledger.get(GangId(namespace="default", name="00", uid="00"))
     ask = queue.ask
-    queue.ask = lambda record, spec=LIMITED: None if record is silent else ask(record, spec)
+    queue.ask = lambda record: None if record is silent else ask(record)
     queue.turns(1)
     queue.turns(1, free=50)
     assert len(queue.taken) == 49
@@ -148,6 +156,102 @@ def test_each_association_has_a_line_of_its_own(queue):
     queue.free = 1
     queue.come("others", spec=ANOTHER)
     assert queue.taken == ["others"]
+
+
+@pytest.mark.parametrize(("namespace", "spec"), [("honest", HUGE), ("honest", LIMITED), ("default", LIMITED)])
+def test_who_asks_for_something_else_or_in_another_namespace_waits_for_none_that_is_always_refused(
+    queue, namespace, spec
+):
+    for number in range(1000):
+        queue.come(f"evil-{number}", spec=HUGE)
+    assert queue.asked == 1
+    told = [queue.come(f"honest-{number}", spec=spec, namespace=namespace) for number in range(20)]
+    assert all(why == f"submit job honest-0: {WHY}" for why in told)
+    assert queue.asked == 2
+    if spec == HUGE:
+        return
+    queue.turns(2, free=20)
+    assert queue.taken == [f"honest-{number}" for number in range(20)]
+    assert queue.asked <= 2 + 20 + 20 + 2 * 2
+    for number in range(10):
+        queue.turns(1)
+        queue.free = 1
+        queue.come(f"later-{number}", spec=spec, namespace=namespace)
+        assert queue.taken[-1] == f"later-{number}"
+
+
+def test_a_job_that_slurm_takes_at_once_costs_those_in_line_no_request(queue):
+    for number in range(10):
+        queue.come(f"evil-{number}", spec=HUGE)
+    asked, queue.free = queue.asked, 10
+    for number in range(10):
+        queue.come(f"honest-{number}", namespace="honest")
+    queue.turns(1)
+    assert (len(queue.taken), queue.asked - asked) == (10, 10 + 2)
+
+
+def test_a_thousand_different_requests_that_are_always_refused_hold_up_no_other_in_their_namespace_for_long(queue):
+    """Each is tried once when it comes, as any job is; from then on a turn costs two requests."""
+    for number in range(1000):
+        queue.come(f"huge-{number}", spec=replace(HUGE, tasks=HUGE.tasks + number))
+    for number in range(20):
+        queue.come(f"honest-{number}", namespace="honest")
+        queue.come(f"small-{number}")
+    assert queue.asked == 1000 + 2
+    queue.turns(1, free=20)
+    assert queue.taken == [f"honest-{number}" for number in range(20)]
+    asked = queue.asked
+    queue.turns(10)
+    assert queue.asked - asked == 20
+
+
+def test_one_that_comes_to_ask_for_less_is_tried_at_once_and_stands_in_one_place(queue):
+    for name in ("a", "b", "c"):
+        queue.come(name, spec=HUGE)
+    record = queue.ledger.get(GangId(namespace="default", name="b", uid="b"))
+    record.forgive()
+    queue.come("b")
+    assert queue.asked == 2
+    queue.turns(2, free=1)
+    assert queue.taken == ["b"]
+    asked = queue.asked
+    queue.turns(5)
+    assert queue.asked - asked == 10
+
+
+def test_of_very_many_namespaces_each_has_its_turn_and_none_costs_more(queue):
+    for number in range(100):
+        queue.come(f"web-{number}", namespace=f"team-{number}")
+    asked = queue.asked
+    queue.turns(1)
+    assert queue.asked - asked == 20
+    queue.turns(4)
+    assert queue.asked - asked == 100
+    queue.turns(5, free=100)
+    assert len(queue.taken) == 100
+
+
+async def test_pods_alike_that_are_always_refused_cost_few_requests_and_another_namespace_neither_waits_nor_sees_them(
+    tmp_path,
+):
+    world = World()
+    world.add_node(1, **{"nvidia.com/gpu": "4"})
+    world.hasten(again_s=3600.0)
+    world.slurm.reject_gres = 2050
+    gpu = {"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}
+    async with leading(world, tmp_path):
+        for number in range(100):
+            world.add_pod(f"secret-{number}", namespace="evil", containers=[gpu])
+        await world.until(lambda: len([n for n in world.notes("FailedScheduling") if "limit of" in n]) == 100)
+        assert world.slurm.requests.count("POST job/submit") <= 16  # as many as gangs have a pass at one time
+        world.add_pod("web")
+        world.add_pod("small", namespace="evil")
+        await world.until(lambda: len(world.submissions) == 2)
+        world.add_pod("large", containers=[gpu])
+        await world.until(lambda: any("submit job large: " in note for note in world.notes("FailedScheduling")))
+    own = [event for event in world.events if event["regarding"]["namespace"] == "default"]
+    assert own
+    assert "secret" not in str(own)
 
 
 async def test_pods_beyond_a_submit_limit_are_submitted_oldest_first(tmp_path):
