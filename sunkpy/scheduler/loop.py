@@ -104,7 +104,7 @@ class GangLoop:
         record.usable = snapshot.usable if snapshot.eligibility is not None else record.usable
         record.grounds = record.grounds if not snapshot.holding else Grounds()
         record.is_several |= snapshot.is_several
-        if not any(job.start_nodes for job in snapshot.jobs) or snapshot.holding:
+        if snapshot.holding or not any(job.start_nodes and job.start_nodes == job.nodes for job in snapshot.jobs):
             record.idle_since = None
         elif record.idle_since is None:
             record.idle_since = self._leader.clock()
@@ -162,7 +162,8 @@ class GangLoop:
         if snapshot.is_to_be_polled and record.state in (GangState.WAITING, GangState.SUBMITTED):
             return times.other_pods_again_s
         if record.idle_since is not None:
-            return max(0.0, record.idle_since + IDLE_PATIENCE_S - now) + 0.01
+            left_s = record.idle_since + IDLE_PATIENCE_S - now
+            return left_s + 0.01 if left_s > 0 else times.again_s
         # A node that refused the gang may be offered to it again.
         ends = [until for _, until in record.refusals.values() if until > now]
         return min(ends) - now + 0.01 if ends else None

@@ -177,7 +177,8 @@ class GangRecord:
         usable: the Slurm nodes on which the gang's pods may run by their own specs, as last worked out.
         uncertain_since: since when it is unknown whether a submit that Slurm did not answer made a job; None if there
             is no such submit.
-        idle_since: since when a job has held nodes on which no pod of the gang runs; None if there is no such job.
+        idle_since: since when pods may start on all nodes of a job, and none of the gang has a node; None if there is
+            no such job.
         is_half_bound: True if only some of the pods that were to be bound together were bound.
         is_several: True if the gang can have several pods, at once or one after another.
         suspended_for: the preempted job because of which the pods' owner was suspended.

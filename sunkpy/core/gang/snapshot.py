@@ -58,7 +58,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         refused: why no job may be submitted now; mostly, why Slurm refused the last submit. Empty if that is not known.
         waits_for: in words, which job or pod of another generation of the gang (made before or after a restart) has to
             end before this gang's job is submitted.
-        idle_s: for how many seconds a job has held nodes for the gang without any pod on them.
+        idle_s: for how many seconds a job has held all its nodes for the gang without any pod on them. A Prolog that
+            still runs, maybe because it waits for pods of others, does not count.
         has_left_out: True if a pod for which the gang has no seat waits, and soon becomes a gang of its own.
         is_half_bound: True if only some of the pods could be bound that were to be bound together when the job started.
         is_to_be_polled: True if the scheduler must look at the gang again after a pause, because no event reports the

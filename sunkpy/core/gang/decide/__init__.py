@@ -12,15 +12,16 @@ has proved that it does not know a job, the running pods of that job stay all th
    these nodes.
 5. `queued`: no pod has a node. A job is submitted and kept up to date while it is pending. When it starts, its pods are
    bound.
+6. `members.give_back`: the job has had its nodes for some time, and no pod came there. It is cancelled.
 """
 
 from __future__ import annotations
 
 from sunkpy.core.gang.actions import Cancel, GangAction
 from sunkpy.core.gang.decide.bound import decide_bound
-from sunkpy.core.gang.decide.ending import end_jobs
+from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S, end_jobs
 from sunkpy.core.gang.decide.lost_job import decide_lost
-from sunkpy.core.gang.decide.members import bind_directly, free_devices
+from sunkpy.core.gang.decide.members import bind_directly, free_devices, give_back
 from sunkpy.core.gang.decide.queued import decide_queued
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import is_over
@@ -43,13 +44,16 @@ def decide_gang(snapshot: Snapshot, policy: Policy) -> list[GangAction]:
         return actions + end_jobs(snapshot)
     if snapshot.is_bound:
         job = snapshot.bound_job
-        # 3. Their job is there.
-        if job is not None and not job.is_lost:
-            return actions + decide_bound(snapshot, gang, job, policy)
         # 4. Their job was lost.
-        return actions + decide_lost(snapshot, gang, policy)
-    # The pods were deleted before they were bound: cancel the pending job at once.
-    if all(pod.is_deleting or is_over(pod) for pod in gang.members):
+        if job is None or job.is_lost:
+            return actions + decide_lost(snapshot, gang, policy)
+        # 3. Their job is there.
+        actions += decide_bound(snapshot, gang, job, policy)
+    elif all(pod.is_deleting or is_over(pod) for pod in gang.members):
+        # The pods were deleted before they were bound: cancel the pending job at once.
         return actions + [Cancel(job=job.id, why="the pod was deleted") for job in snapshot.live_jobs]
-    # 5. No pod has a node.
-    return actions + free_devices(snapshot, gang) + decide_queued(snapshot, gang, policy)
+    else:
+        # 5. No pod has a node.
+        actions += free_devices(snapshot, gang) + decide_queued(snapshot, gang, policy)
+    # 6. No pod came to the nodes of the job.
+    return actions if snapshot.idle_s < IDLE_PATIENCE_S else give_back(snapshot, gang, actions)

@@ -125,7 +125,7 @@ def _take_seats(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> lis
     for which the job has no room becomes a gang of its own, or waits until a seat (room for one pod) is free.
     """
     if not gang.is_sized:
-        return hold(snapshot, gang, job)
+        return hold(gang)
     late = waiting(gang)
     if not late:
         return []

@@ -1,17 +1,19 @@
-"""Pods of a gang that wait for a node: which pods these are, which conditions and Events they get, and to which nodes
-they are bound.
+"""Pods of a gang that wait for a node: which pods these are, which conditions and Events they get, to which nodes they
+are bound, and when a job that has nodes for them waits no longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sunkpy.core.gang.actions import (
+    Bind,
     BindDirectly,
     Binding,
     Cancel,
     FreeDevices,
     GangAction,
+    MakeSolo,
     Report,
     WaitCause,
     Warn,
@@ -125,16 +127,53 @@ def too_large(pod: Pod, job: Job, why: str) -> Warn:
     return Warn(pod=pod, reason="AsksForMore", note=note)
 
 
-def hold(snapshot: Snapshot, gang: Gang, job: Job) -> list[GangAction]:
+def hold(gang: Gang) -> list[GangAction]:
     """Return reports that say why the pods wait. This is for a gang of unknown size: nobody knows which pods belong on
-    the nodes of its job, so no pod is bound, and the job is kept. Once the job has held nodes for `IDLE_PATIENCE_S`
-    seconds with no pod on them, return an action that cancels the job.
+    the nodes of its job, so no pod is bound, and the job is kept for a while (`give_back`).
     """
-    if snapshot.idle_s >= IDLE_PATIENCE_S:
-        return [
-            Cancel(
-                job=job.id,
-                why=f"for {IDLE_PATIENCE_S:.0f} s nobody could tell for which pods the job is: {gang.refused}",
-            )
-        ]
     return report_all(gang, gang.refused, WaitCause.REFUSED)
+
+
+def find_held(pods: Iterable[Pod]) -> tuple[Pod, str] | None:
+    """Return the first of the pods that exists and cannot be bound: a scheduling gate holds it, or it is deleted and a
+    finalizer keeps it. The text says what holds it, and who can change that. None if there is no such pod.
+    """
+    for pod in pods:
+        gates, finalizers = pod.spec.scheduling_gates, pod.metadata.finalizers
+        phase = pod_phase(pod)
+        if phase is PodPhase.WAITING and gates:
+            why = f"scheduling gate {gates[0].name} holds pod {pod.name}: whoever set the gate has to remove it"
+            return pod, f"{why}; if nobody does, delete the pod"
+        if phase is PodPhase.STOPPING and finalizers and not pod.spec.node_name:
+            why = f"finalizer {finalizers[0]} keeps pod {pod.name}, which is deleted"
+            return pod, f"{why}: whoever set the finalizer has to remove it; if nobody does, remove it yourself"
+    return None
+
+
+def give_back(snapshot: Snapshot, gang: Gang, actions: list[GangAction]) -> list[GangAction]:
+    """Return the actions for a gang whose job has held its nodes for `IDLE_PATIENCE_S` seconds with no pod on them.
+    `actions`: what was decided about the gang otherwise. The job is cancelled, unless one of them gives a pod a node or
+    takes a pod out of the gang. If something holds a pod of the gang, a warning on this pod says what.
+    """
+    going = {action.job for action in actions if isinstance(action, Cancel)}
+    staying = [job for job in snapshot.live_jobs if job.id not in going]
+    idle = [job for job in staying if job.start_nodes and job.start_nodes == job.nodes]
+    if snapshot.holding or not idle or any(map(_gets_on, actions)):
+        return actions
+    held = find_held(gang.members)
+    why = "; ".join(filter(None, (gang.refused, gang.missing, held[1] if held is not None else "")))
+    why = why or "none of its pods can be bound"
+    left: list[GangAction] = [action for action in actions if not isinstance(action, Report)]
+    for job in idle:
+        left.append(Cancel(job=job.id, why=f"for {IDLE_PATIENCE_S:.0f} s no pod was on its nodes: {why}"))
+        if held is not None:
+            note = (
+                f"for {IDLE_PATIENCE_S:.0f} s Slurm job {job.id} had its nodes and no pod on them, so it is cancelled"
+            )
+            left.append(Warn(pod=held[0], reason="FailedScheduling", note=f"{note}: {why}"))
+    return left
+
+
+def _gets_on(action: GangAction) -> bool:
+    """True if the action gives a pod a node, waits until a node takes the pod, or takes the pod out of the gang."""
+    return isinstance(action, Bind | MakeSolo) or (isinstance(action, Report) and action.cause is WaitCause.KUBELET)

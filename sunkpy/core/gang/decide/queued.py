@@ -9,12 +9,11 @@ import msgspec
 from sunkpy.core.gang.actions import Bind, Cancel, GangAction, Submit, UpdateExcluded, UpdateTerms, WaitCause, Warn
 from sunkpy.core.gang.decide.ending import (
     CANCELLED_BEFORE,
-    IDLE_PATIENCE_S,
     NO_ANSWER,
     NO_SLOTS_LEFT,
     is_unanswered,
 )
-from sunkpy.core.gang.decide.members import bindings, hold, outgrown_by, report_all, start_over, waiting
+from sunkpy.core.gang.decide.members import bindings, find_held, hold, outgrown_by, report_all, start_over, waiting
 from sunkpy.core.gang.gang import Gang
 from sunkpy.core.gang.job.job import Job, excluded_by_others
 from sunkpy.core.gang.job.phases import JobPhase
@@ -116,22 +115,27 @@ def _warn_of_grace(gang: Gang, longest_s: int) -> list[GangAction]:
 
 def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[GangAction]:
     """Return the action that binds all pods at once that have to start together (the first wave), when the job has
-    begun on all its nodes. Empty before. The job is cancelled if it does not fit the gang any more.
+    begun on all its nodes. Empty before. The job is cancelled if it does not fit the gang any more. If one of these
+    pods is missing, or a scheduling gate holds it, the others get reports.
     """
-    if len(job.start_nodes) < len(job.nodes):
+    if job.start_nodes != job.nodes:
         return []
     if not gang.is_sized:
-        return hold(snapshot, gang, job)
+        return hold(gang)
     if not snapshot.is_for(job):
         return [Cancel(job=job.id, why=_why_not_for(gang, job))]
     if missing := gang.missing:
-        if snapshot.idle_s >= IDLE_PATIENCE_S:
-            return [Cancel(job=job.id, why=f"it waited {IDLE_PATIENCE_S:.0f} s for {missing}")]
-        return report_all(gang, f"Slurm job {job.id} runs and waits for {missing}", WaitCause.MEMBERS)
+        held = find_held(gang.first_wave)
+        what = f"{missing}; {held[1]}" if held is not None else missing
+        return report_all(gang, f"Slurm job {job.id} runs and waits for {what}", WaitCause.MEMBERS)
+    # None is missing, so those that are being deleted have been replaced.
+    gated = [pod for pod in gang.first_wave if pod.spec.scheduling_gates and not pod.is_deleting]
+    if held := find_held(gated) if gated else None:
+        return report_all(gang, f"Slurm job {job.id} runs and waits: {held[1]}", WaitCause.GATED)
     binds = bindings(snapshot, gang, job, policy)
     first = {pod.uid for pod in gang.first_wave}
     first_wave = tuple(binds[pod.uid] for pod in waiting(gang) if pod.uid in binds and pod.uid in first)
-    if not first_wave or any(pod.spec.scheduling_gates for pod in gang.members):
+    if not first_wave:
         return []
     if outgrown := outgrown_by(snapshot, gang, job, policy):
         return start_over(gang, job, outgrown)
@@ -141,7 +145,8 @@ def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[Gan
 
 def _submit(snapshot: Snapshot, gang: Gang, policy: Policy) -> list[GangAction]:
     # All members get the same text, with one gate only: so they need no write each time another gate is removed.
-    if gates := sorted({gate.name for pod in gang.members for gate in pod.spec.scheduling_gates}):
+    there = [pod for pod in gang.members if not pod.is_deleting]
+    if gates := sorted({gate.name for pod in there for gate in pod.spec.scheduling_gates}):
         return report_all(gang, f"a pod of its gang is held by scheduling gate {gates[0]}", WaitCause.GATED)
     if gang.refused:
         return report_all(gang, gang.refused, WaitCause.REFUSED)
