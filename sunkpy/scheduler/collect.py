@@ -155,11 +155,13 @@ class Collector:
         its own.
 
         None if the nodes are not known yet, if the gang has no pods or never queues, or if its number of pods is
-        unknown.
+        unknown. Without nodes if the gang has no job, and gets none because it is refused or pods are missing.
         """
         gang = snapshot.gang
         if gang is None or gang.never_queues or not gang.is_sized:
             return None
+        if not snapshot.live_jobs and (gang.refused or gang.missing):  # its nodes would not be looked at
+            return snapshot, Grounds(is_all=True)
         if snapshot.named_nodes:
             return self._with_named_nodes(snapshot, gang, record)
         unlike = list(one_of_each(deciding_specs(gang), template_of))

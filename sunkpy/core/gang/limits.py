@@ -201,22 +201,23 @@ def explain_variety(gang: Gang) -> str:
     look for nodes once, and it compares each different rule about other pods with all pods on nodes. Empty if the pods
     are alike enough.
 
-    Pods that each name a node of their own may have as many templates as they name nodes.
+    Pods that name more nodes than `MOST_UNLIKE` may have as many templates as they name different nodes.
     """
     pods = gang.members
+    most_templates = max(MOST_UNLIKE, len({*gang.named_hosts.values()}))
     spread = one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by)
     rules: Iterator[object] = chain(
         _unlike_terms(pods, _anti_affinity),
         _unlike_terms(pods, _pod_affinity),
         chain.from_iterable(pod.spec.hard_spread_constraints for pod in spread),
     )
-    templates = one_of_each(pods, lambda pod: template_of(pod.spec)) if not gang.named_hosts else iter(())
-    for what, those in (
-        ("combinations of requests, nodeSelector, affinity and tolerations", templates),
-        ("terms of affinity to pods and topologySpreadConstraints", rules),
+    templates = one_of_each(pods, lambda pod: template_of(pod.spec))
+    for what, those, most in (
+        ("combinations of requests, nodeSelector, affinity and tolerations", templates, most_templates),
+        ("terms of affinity to pods and topologySpreadConstraints", rules, MOST_UNLIKE),
     ):
-        if len(tuple(islice(those, MOST_UNLIKE + 1))) > MOST_UNLIKE:
-            return f"its pods have more than {MOST_UNLIKE} different {what}: make several gangs"
+        if len(tuple(islice(those, most + 1))) > most:
+            return f"its pods have more than {most} different {what}: make several gangs"
     return ""
 
 

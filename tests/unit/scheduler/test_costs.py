@@ -7,11 +7,20 @@ import pytest
 from sunkpy.core.gang.phases import GangState
 from sunkpy.scheduler.collect import Collector
 from sunkpy.scheduler.loop import GangLoop
+from sunkpy.scheduler.nodes.cluster import Cluster
 from sunkpy.scheduler.pods.gangs import Gangs
+from tests.unit.scheduler.counting import entered
 from tests.unit.scheduler.test_scheduler import bound_pod, hook_client
 from tests.unit.scheduler.world import World, leading
 
 RARELY_S = 3600.0
+BY_ZONE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+        ]
+    }
+}
 
 
 @pytest.fixture
@@ -76,6 +85,27 @@ async def test_a_pod_is_recognised_once_and_bound_in_two_passes_and_what_shows_i
         # A pass looks before it acts and afterwards, and the Prolog when it calls and when it is answered.
         assert done == {"_work_out": 1, "reconcile": 2, "snapshot": 2, "known": 2 + 2}
         assert record.recognised.pods == tuple(world.term._members.pods_of(record.id))
+
+
+@pytest.mark.parametrize(
+    ("size", "spec", "why"),
+    [
+        pytest.param(4, {}, "waits for 1 of 4 pods", id="a pod is missing"),
+        pytest.param(3, {"affinity": BY_ZONE}, "pod p0 must not share its zone", id="it is refused"),
+    ],
+)
+@pytest.mark.parametrize("hosts", [1, 2])
+async def test_for_a_gang_without_a_job_that_can_get_none_now_no_nodes_are_looked_for(
+    world, tmp_path, size, spec, why, hosts
+):
+    said = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": str(size)}
+    async with leading(world, tmp_path):
+        with entered(Cluster.eligibility) as count:
+            for number in range(3):
+                host = {"kubernetes.io/hostname": f"node-{number % hosts}"}
+                world.add_pod(f"p{number}", labels={"app": "x"}, annotations=said, nodeSelector=host, **spec)
+            await world.until(lambda: why in str([world.events, *map(world.pod, ("p0", "p1", "p2"))]))
+            assert count() == 0
 
 
 @pytest.mark.parametrize(

@@ -270,10 +270,16 @@ def test_a_gang_of_hundreds_of_pods_that_all_differ_is_refused(what, at):
     assert not made.is_sized
 
 
-def test_pods_that_each_name_a_node_are_no_gang_that_differs_too_much():
+@pytest.mark.parametrize(
+    ("nodes", "most"), [(1, 64), (2, 64), (99, 99), (100, None)], ids=["one", "two", "nearly each", "each"]
+)
+def test_a_gang_may_differ_as_much_as_it_names_nodes(nodes, most):
     annotations = {"sunkpy.dev/gang": "g", "sunkpy.dev/gang-size": "100"}
-    pods = [pod(f"p{n}", annotations=annotations, spec={"nodeSelector": {HOSTNAME: f"n{n}"}}) for n in range(100)]
-    assert gang(pods).refused == ""
+    own = [{"containers": [{"resources": {"requests": {"cpu": f"{n + 1}m"}}}]} for n in range(100)]
+    named = [{"nodeSelector": {HOSTNAME: f"n{n % nodes}"}} for n in range(100)]
+    pods = [pod(f"p{n}", annotations=annotations, spec=own[n] | named[n]) for n in range(100)]
+    what = "combinations of requests, nodeSelector, affinity and tolerations: make several gangs"
+    assert gang(pods).refused == (f"gang default/g: its pods have more than {most} different {what}" if most else "")
 
 
 def test_a_sum_of_thousands_of_containers_takes_time_by_their_number():
