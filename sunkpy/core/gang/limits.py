@@ -21,7 +21,8 @@ affinity may be the first) and nodeports. Preferred terms are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Final
@@ -61,7 +62,7 @@ ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 MOST_LINES: Final = 100
 MOST_TO_PODS: Final = 16
 """The most terms of affinity to pods, the most lines in all these terms, and the most topologySpreadConstraints that a
-pod may have: each is compared with every pod of the cluster.
+pod may have: each may select most pods of the cluster.
 """
 MOST_VALUES: Final = 2000
 """The most values, such as names of nodes, in all lines of a pod's affinity. Each takes a hundred bytes of memory as
@@ -198,8 +199,8 @@ def explain_length(spec: PodSpec) -> str:
 
 def explain_variety(gang: Gang) -> str:
     """Say in what the pods of a gang differ too much. For each different template of its pods, the scheduler has to
-    look for nodes once, and it compares each different rule about other pods with all pods on nodes. Empty if the pods
-    are alike enough.
+    look for nodes once, and for each different rule about other pods it looks for the pods that the rule selects. Empty
+    if the pods are alike enough.
 
     Pods that name more nodes than `MOST_UNLIKE` may have as many templates as they name different nodes.
     """
@@ -231,6 +232,7 @@ def is_short(term: PodAffinityTerm) -> bool:
 
 ShutOut = tuple[PodAffinityTerm, Meta, Iterable[Pod]]
 """A term of anti-affinity, the metadata of one pod that has it, and all pods of that namespace that have it."""
+_Namespaces = Collection[str] | None
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,14 +241,17 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     `shutting_out`: for some pods, finds the required anti-affinity terms of other pods that may select one of them,
     each with the pods of one namespace that have the term. `on_port`: finds the pods with a host port of this number.
-    `everyone`: returns all pods on nodes; it may take long, so `avoid_nodes` calls it only for pods that have rules
-    about other pods themselves. `is_usable`: True if a job could have the Kubernetes node of this name.
+    `meant`: finds the pods that a label selector selects in these namespaces (None: in any), and perhaps others.
+    `meant_on`: finds on each of these nodes one such pod or several, if there are any that have not finished and are
+    not in `but` (uids), and perhaps such pods on other nodes. `is_usable`: True if a job could have the Kubernetes node
+    of this name.
     """
 
     nodes: Mapping[str, Node]
     shutting_out: Callable[[Sequence[Pod]], Iterable[ShutOut]] = lambda _: ()
     on_port: Callable[[int], Iterable[Pod]] = lambda _: ()
-    everyone: Callable[[], Iterable[Pod]] = tuple
+    meant: Callable[[LabelSelector, _Namespaces], Iterable[Pod]] = lambda *_: ()
+    meant_on: Callable[[Collection[str], LabelSelector, _Namespaces, Collection[str]], Iterable[Pod]] = lambda *_: ()
     is_usable: Callable[[str], bool] = lambda _: True
 
     @classmethod
@@ -258,8 +263,21 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
                 (term, pod.metadata, (pod,)) for pod in pods for term in pod.spec.anti_affinity_terms
             ),
             on_port=lambda port: (pod for pod in pods if port in host_ports_of(pod)),
-            everyone=lambda: pods,
+            meant=lambda *_: pods,
+            meant_on=lambda _, selector, namespaces, but: selected(pods, selector, namespaces, but),
         )
+
+
+def selected(
+    pods: Iterable[Pod], selector: LabelSelector, namespaces: Collection[str] | None, but: Collection[str]
+) -> Iterator[Pod]:
+    """Yield those of these pods that a label selector selects in these namespaces (None: in any), which have not
+    finished and whose uid is not in `but`.
+    """
+    for pod in pods:
+        is_there = namespaces is None or pod.metadata.namespace in namespaces
+        if is_there and _counts(pod, but) and matching.matches_labels(selector, pod.labels):
+            yield pod
 
 
 def deciding_specs(gang: Gang) -> list[PodSpec]:
@@ -295,33 +313,50 @@ def terms_of(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     return pod.spec.anti_affinity_terms + pod.spec.pod_affinity_terms
 
 
-TermPlace = tuple[str, tuple[str, str] | None]
-"""A key under which pods are indexed: a namespace (empty: any), and a label with its value (None: any)."""
+TermPlace = tuple[str, tuple[str, str | None] | None]
+"""A key under which pods are indexed: a namespace (empty: any), and a label with its value (value None: any). The pods
+of a namespace with any label or none are under the label None.
+"""
 
 _ANYWHERE: Final = ""
 
 
 def places_meant(term: PodAffinityTerm, of: Meta) -> Iterator[TermPlace]:
-    """Yield the index keys under which the pods are found that an affinity term may select. A key is a namespace
-    (empty: any) and a label with its value (None: any). `of` is the metadata of the pod that has the term.
+    """Yield the index keys under which the pods are found that an affinity term may select. `of` is the metadata of the
+    pod that has the term.
     """
     namespaces = term.namespaces or (of.namespace,)
     is_anywhere = term.namespace_selector is not None or len(namespaces) > MOST_TO_PODS
     return _places(term.label_selector, (_ANYWHERE,) if is_anywhere else namespaces)
 
 
-def _places(selector: LabelSelector | None, namespaces: Iterable[str]) -> Iterator[TermPlace]:
-    if selector is not None:
-        label = next(iter(selector.match_labels.items()), None)
-        yield from ((namespace, label) for namespace in namespaces)
+def _places(selector: LabelSelector | None, namespaces: Sequence[str]) -> Iterator[TermPlace]:
+    labels = _labels_meant(selector, len(namespaces)) if selector is not None else ()
+    yield from ((namespace, label) for label in labels for namespace in namespaces)
+
+
+def _labels_meant(selector: LabelSelector, times: int) -> Iterable[tuple[str, str | None] | None]:
+    """Return labels of which each pod that the selector selects has one: those of the line with the fewest values. If
+    these would be more than `MOST_TO_PODS` in as many namespaces as `times`, they count as any value.
+    """
+    lines: list[tuple[str, Collection[str]]] = [(name, (value,)) for name, value in selector.match_labels.items()]
+    lines += [(line.key, line.values) for line in selector.match_expressions if line.operator == "In"]
+    name, values = min(lines, key=lambda line: len(line[1]), default=("", ()))
+    if lines and len(values) * times <= MOST_TO_PODS:
+        return ((name, value) for value in values)
+    named = name or next((line.key for line in selector.match_expressions if line.operator == "Exists"), "")
+    return ((named, None),) if named else (None,)
 
 
 def places_of(pod: Pod) -> Iterator[TermPlace]:
     """Yield the index keys under which a pod is found: its namespace and the key for any namespace, each with every
-    label of the pod and with None, the key for any label.
+    label of the pod, with the label and any value, and with None, the key for any label.
     """
     for namespace, _ in anywhere_in(pod.metadata.namespace):
-        yield from ((namespace, label) for label in (None, *pod.labels.items()))
+        yield (namespace, None)
+        for label in pod.labels.items():
+            yield (namespace, label)
+            yield (namespace, (label[0], None))
 
 
 def anywhere_in(namespace: str) -> tuple[TermPlace, ...]:
@@ -389,7 +424,7 @@ def depend_on(pods: Sequence[Pod], other: Pod) -> bool:
 
 
 def avoid_nodes(
-    pods: Sequence[Pod], around: Surroundings, *, but: Container[str] = (), names_all: bool = False
+    pods: Sequence[Pod], around: Surroundings, *, but: Collection[str] = (), names_all: bool = False
 ) -> dict[str, str]:
     """Return the Kubernetes nodes to which one of these pods must not go now, each with the reason: because of other
     pods there, or because a pod that must be near is missing there.
@@ -402,20 +437,29 @@ def avoid_nodes(
         names_all: whether the reasons name pods of other namespaces, for a reader who may see all pods.
     """
     away, together = (tuple(_unlike_terms(pods, terms)) for terms in (_anti_affinity, _pod_affinity))
-    others = _meant(around, [*away, *together], but) if away or together else []
     places = _Places(around.nodes)
 
     def show(other: Pod) -> str:
         return shown_to(other.metadata.namespace if names_all else pods[0].metadata.namespace, other)
 
+    def first_meant(term: PodAffinityTerm, pod: Pod, names: Collection[str]) -> dict[str, Pod]:
+        if term.label_selector is None:
+            return {}
+        namespaces = None if term.namespace_selector is not None else term.namespaces or (pod.metadata.namespace,)
+        return places.first_in_each_domain(term, around.meant_on(names, term.label_selector, namespaces, but))
+
+    def others(pod: Pod, selector: LabelSelector) -> Iterator[Pod]:
+        return (each for each in around.meant(selector, (pod.metadata.namespace,)) if each.uid not in but)
+
     with_ports = [pod.spec for pod in pods if pod.spec.host_ports]
     avoided: dict[str, str] = {}
     for term, pod in away:
-        for domain, other in places.first_in_each_domain(term, others, _selector(term, pod.metadata)).items():
+        open_nodes = places.open_nodes(term, avoided)
+        for domain, other in first_meant(term, pod, open_nodes).items():
             _avoid(avoided, places.nodes_in(term, domain), f"near {show(other)}, which its anti-affinity avoids")
     for term, of, shutting_out in around.shutting_out(pods):
         if any(_selects(term, of, pod.metadata) for pod in pods):
-            there = places.first_in_each_domain(term, shutting_out, lambda other: _counts(other, but))
+            there = places.first_in_each_domain(term, (other for other in shutting_out if _counts(other, but)))
             for domain, other in there.items():
                 _avoid(avoided, places.nodes_in(term, domain), f"near {show(other)}, whose anti-affinity keeps it away")
     for port in sorted(set[int]().union(*map(host_ports_of, pods))):
@@ -423,7 +467,7 @@ def avoid_nodes(
             if _counts(other, but) and any(_port_taken(spec, other.spec) == port for spec in with_ports):
                 _avoid(avoided, (other.spec.node_name,), f"host port {port} is taken")
     for term, pod in together:
-        domains = places.first_in_each_domain(term, others, _selector(term, pod.metadata))
+        domains = first_meant(term, pod, around.nodes)
         # The first pod of several that select each other may go anywhere.
         if domains or not _selects(term, pod.metadata, pod.metadata):
             near = {name for domain in domains for name in places.nodes_in(term, domain)}
@@ -433,8 +477,7 @@ def avoid_nodes(
                 ("without a pod that its affinity asks for"),
             )
     for pod in one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by):
-        there_now = (other for other in around.everyone() if other.uid not in but)
-        for name, why in crowded(pod, around.nodes, there_now, is_usable=around.is_usable).items():
+        for name, why in crowded(pod, around.nodes, partial(others, pod), is_usable=around.is_usable).items():
             _avoid(avoided, (name,), why)
     return avoided
 
@@ -453,17 +496,6 @@ def spreads_by(pod: Pod) -> tuple[object, ...]:
     spread alike. Empty if the pod has no constraint that keeps it from nodes.
     """
     return _spread_by(pod) if pod.spec.hard_spread_constraints else ()
-
-
-def _meant(around: Surroundings, terms: Iterable[tuple[PodAffinityTerm, Pod]], but: Container[str]) -> list[Pod]:
-    """Return the pods on nodes that one of these affinity terms may select, judged only by namespace: pods of the
-    namespaces that the terms name, or of all namespaces if a term selects namespaces by label. `but`: uids of pods to
-    leave out.
-    """
-    terms = tuple(terms)
-    everywhere = any(term.namespace_selector is not None for term, _ in terms)
-    within = {name for term, pod in terms for name in term.namespaces or (pod.metadata.namespace,)}
-    return [o for o in around.everyone() if (everywhere or o.metadata.namespace in within) and _counts(o, but)]
 
 
 def _unlike_terms(pods: Iterable[Pod], terms: _Terms) -> Iterator[tuple[PodAffinityTerm, Pod]]:
@@ -606,29 +638,42 @@ class _Places:
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self._nodes = nodes
         self._by_label: dict[str, dict[str, list[str]]] = {}
+        self._domain_of: dict[str, dict[str, str]] = {}
 
-    def first_in_each_domain(
-        self, term: PodAffinityTerm, pods: Iterable[Pod], is_meant: Callable[[Pod], bool]
-    ) -> dict[str, Pod]:
-        """Return, for each domain (by the value of its label), the first of these pods for which `is_meant` returns
-        True. A pod whose node lacks the label is in no domain.
+    def first_in_each_domain(self, term: PodAffinityTerm, pods: Iterable[Pod]) -> dict[str, Pod]:
+        """Return, for each domain (by the value of its label), the first of these pods. A pod whose node lacks the
+        label is in no domain.
         """
         found: dict[str, Pod] = {}
+        domains = self._domains(term.topology_key)
         for pod in pods:
-            node = self._nodes.get(pod.spec.node_name)
-            domain = node.labels.get(term.topology_key) if node is not None else None
-            if domain is not None and domain not in found and is_meant(pod):
+            domain = domains.get(pod.spec.node_name)
+            if domain is not None and domain not in found:
                 found[domain] = pod
         return found
+
+    def open_nodes(self, term: PodAffinityTerm, avoided: Mapping[str, str]) -> list[str]:
+        """Return the names of the nodes in those domains of which a node is not among `avoided`."""
+        domains = self._domains(term.topology_key)
+        still_open = {domain for name, domain in domains.items() if name not in avoided}
+        return [name for name, domain in domains.items() if domain in still_open]
 
     def nodes_in(self, term: PodAffinityTerm, domain: str) -> Sequence[str]:
         """Return the names of the nodes in a domain."""
         label = term.topology_key
         if label not in self._by_label:
             by_value = self._by_label[label] = {}
-            for name, node in self._nodes.items():
-                by_value.setdefault(node.labels.get(label, ""), []).append(name)
+            for name, value in self._domains(label).items():
+                by_value.setdefault(value, []).append(name)
         return self._by_label[label][domain]
+
+    def _domains(self, label: str) -> Mapping[str, str]:
+        """Return node → its domain, of all nodes that have this label."""
+        if label not in self._domain_of:
+            self._domain_of[label] = {
+                name: node.labels[label] for name, node in self._nodes.items() if label in node.labels
+            }
+        return self._domain_of[label]
 
 
 def _selects(term: PodAffinityTerm, of: Meta, other: Meta) -> bool:

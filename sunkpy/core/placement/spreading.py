@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from sunkpy.core.model import matching
-from sunkpy.core.model.objects import Node, Pod, PodSpec, SpreadConstraint
+from sunkpy.core.model.objects import LabelSelector, Node, Pod, PodSpec, SpreadConstraint
 
 
 def is_counted(constraint: SpreadConstraint, of: Pod, other: Pod) -> bool:
@@ -57,7 +57,11 @@ def labels_compared(pod: Pod) -> Iterator[str]:
 
 
 def crowded(
-    pod: Pod, nodes: Mapping[str, Node], others: Iterable[Pod], *, is_usable: Callable[[str], bool]
+    pod: Pod,
+    nodes: Mapping[str, Node],
+    others: Callable[[LabelSelector], Iterable[Pod]],
+    *,
+    is_usable: Callable[[str], bool],
 ) -> dict[str, str]:
     """Return Kubernetes node → why the pod must not go there by its spread constraints: it would be one pod too many
     there, or the node lacks the label.
@@ -65,11 +69,10 @@ def crowded(
     Args:
         pod: a pod that is not bound.
         nodes: all nodes, by name.
-        others: the pods that are on nodes.
+        others: returns at least those pods on nodes in the pod's namespace that a selector selects.
         is_usable: whether a job could have the node of this name.
     """
     found: dict[str, str] = {}
-    others = tuple(each for each in others if not each.is_finished and not each.is_deleting)
 
     @cache
     def included(honors_affinity: bool, honors_taints: bool) -> Sequence[Node]:
@@ -81,7 +84,9 @@ def crowded(
 
     for each in pod.spec.hard_spread_constraints:
         honored = included(each.node_affinity_policy != "Ignore", each.node_taints_policy == "Honor")
-        for name, why in _crowded(each, pod, nodes, honored, others):
+        meant = others(each.label_selector) if each.label_selector is not None else ()
+        there = (other for other in meant if not other.is_finished and not other.is_deleting)
+        for name, why in _crowded(each, pod, nodes, honored, there):
             found.setdefault(name, why)
     return found
 

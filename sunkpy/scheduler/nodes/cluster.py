@@ -93,7 +93,7 @@ class Cluster:
         self._shut_out: Verdicts[Sequence[Pod], Mapping[str, str]] = Verdicts(self._avoided_by, topics=topics_of)
         self._others = pods_of_others(kube, own_names, partial(on_unreadable, "pod of another scheduler"))
         everybody = self._everybody = Together((*self.pods.parts, self._others))
-        self.neighbours = Neighbours(pods=everybody.values, on_moved=self._pod_moved, on_asked=self._forget_avoided)
+        self.neighbours = Neighbours(on_moved=self._pod_moved, on_asked=self._forget_avoided)
         for update in (self.neighbours.update, self._taken.update):
             everybody.add_handler(update)
         self.volumes = Volumes(

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sunkpy.core.gang import actions as act
 from sunkpy.core.gang.limits import Surroundings, avoid_nodes
 from sunkpy.core.model.concerns import has_claimed_volumes, may_want_devices
-from sunkpy.core.model.objects import Node, Pod
+from sunkpy.core.model.objects import LabelSelector, Node, Pod
 from sunkpy.core.placement.admission import Admission, Verdict, why_node_refuses, would_kubelet_admit
 from sunkpy.kube import errors
 from sunkpy.runtime.fan_out import fan_out
@@ -341,7 +341,7 @@ def _in_conflict(placed: Sequence[Placed], around: Surroundings, *, but: Set[str
     """
     pods = [pod for pod, _ in placed]
     avoided = avoid_nodes(pods, around, but=but)
-    ending = {pod.uid for pod in around.everyone() if pod.is_deleting} if avoided else set[str]()
+    ending = {pod.uid for pod in around.meant(LabelSelector(), None) if pod.is_deleting} if avoided else set[str]()
     stays = avoid_nodes(pods, around, but=ending | but) if avoided else {}
     return {
         pod.uid: Admission(

@@ -4,12 +4,12 @@ The pods come from the watches of this and all other schedulers' pods. A pod of 
 binding is sent, before the watch shows the binding.
 
 A large cluster has tens of thousands of daemons with host ports and pods with anti-affinity. They are indexed by node,
-port number and affinity term, so that a binding looks only at pods that may conflict with its own.
+port number, affinity term and label, so that a binding looks only at pods that may conflict with its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -22,8 +22,10 @@ from sunkpy.core.gang.limits import (
     labels_asked,
     places_meant,
     places_of,
+    selected,
 )
-from sunkpy.core.model.objects import Meta, Node, Pod, PodAffinityTerm
+from sunkpy.core.model.labelled import Labelled
+from sunkpy.core.model.objects import LabelSelector, Meta, Node, Pod, PodAffinityTerm
 from sunkpy.runtime.groups import Groups
 
 PodsOn = Mapping[str, Iterable[Pod]]
@@ -31,8 +33,7 @@ PodsOn = Mapping[str, Iterable[Pod]]
 
 
 class Neighbours:
-    """The pods that are on nodes, for checks of affinity rules and host ports. `pods` returns the watched pods of all
-    schedulers.
+    """The pods that are on nodes, for checks of affinity rules and host ports.
 
     `on_moved` is called with each pod that came to a node or left one. If labels or affinity of a pod on a node
     changed, it is called with the pod before the change and with the pod after it. `on_asked` is called before that,
@@ -43,15 +44,13 @@ class Neighbours:
     def __init__(
         self,
         *,
-        pods: Callable[[], Iterable[Pod]],
         on_moved: Callable[[Pod], None] = lambda _: None,
         on_asked: Callable[[TermPlace], None] = lambda _: None,
     ) -> None:
-        self._pods = pods
         self._on_moved = on_moved
         self._on_asked = on_asked
         self._shutting_out: set[str] = set()
-        self._there: Groups[str, str, Pod] = Groups()
+        self._there = Labelled()
         self._on_port: Groups[int, str, Pod] = Groups()
         self._with_term: Groups[bytes, str, Pod] = Groups()
         self._terms: dict[bytes, tuple[PodAffinityTerm, Meta]] = {}
@@ -61,18 +60,25 @@ class Neighbours:
         self._sent: dict[str, Pod] = {}
 
     def around(self, nodes: Mapping[str, Node], *, listed: PodsOn | None = None) -> Surroundings:
-        """Return which pods are on which node, as one object that answers questions about it. `listed`: for some nodes,
-        all pods that the apiserver has just shown there; they replace what the watches show of these nodes.
+        """Return which pods are on which node, as one object that answers questions about it until the next change.
+        `listed`: for some nodes, all pods that the apiserver has just shown there; they replace what the watches show
+        of these nodes.
         """
-        listed = listed or {}
+        listed, find = listed or {}, self._there.finder()
         further = [*(pod for pods in listed.values() for pod in pods), *self._sent.values()]
 
         def still(pods: Iterable[Pod]) -> Iterator[Pod]:
             return (pod for pod in pods if pod.spec.node_name not in listed)
 
-        def everyone() -> Iterator[Pod]:
-            yield from (pod for pod in self._pods() if pod.spec.node_name and pod.spec.node_name not in listed)
+        def meant(selector: LabelSelector, namespaces: Collection[str] | None) -> Iterator[Pod]:
+            yield from still(find.all(selector, namespaces))
             yield from further
+
+        def meant_on(
+            names: Collection[str], selector: LabelSelector, namespaces: Collection[str] | None, but: Collection[str]
+        ) -> Iterator[Pod]:
+            yield from still(find.some_on_each([n for n in names if n not in listed], selector, namespaces, but))
+            yield from selected(further, selector, namespaces, but)
 
         def shutting_out(pods: Sequence[Pod]) -> Iterator[ShutOut]:
             places = dict.fromkeys(place for pod in pods for place in places_of(pod))
@@ -84,7 +90,7 @@ class Neighbours:
             yield from still(self._on_port.of(port))
             yield from (pod for pod in further if port in host_ports_of(pod))
 
-        return Surroundings(nodes=nodes, shutting_out=shutting_out, on_port=on_port, everyone=everyone)
+        return Surroundings(nodes=nodes, shutting_out=shutting_out, on_port=on_port, meant=meant, meant_on=meant_on)
 
     @property
     def is_open(self) -> bool:
@@ -104,7 +110,7 @@ class Neighbours:
 
     def on(self, node: str) -> list[Pod]:
         """Return the pods that are on a node as the watches show, and the pods whose binding to the node was sent."""
-        return [*self._there.of(node), *self.sent_to(node)]
+        return [*self._there.on(node), *self.sent_to(node)]
 
     def sent_to(self, node: str) -> list[Pod]:
         """Return the pods whose binding to a node was sent, and which the watch does not show as bound yet."""
@@ -117,6 +123,7 @@ class Neighbours:
     def update(self, old: Pod | None, new: Pod | None) -> None:
         """Take one change of a pod in a watch into account. `old` is None if the pod is new, `new` if it is gone."""
         before = _on_node(old)
+        self._there.follow(before, _on_node(new))
         if before is not None:
             self._drop(before)
         for pod in (old, new):
@@ -128,7 +135,6 @@ class Neighbours:
         self._moved(before, there)
 
     def _put(self, pod: Pod) -> None:
-        self._there.put(pod.spec.node_name, pod.uid, pod)
         for port in host_ports_of(pod):
             self._on_port.put(port, pod.uid, pod)
         for term in pod.spec.anti_affinity_terms:
@@ -139,7 +145,6 @@ class Neighbours:
                 self._meaning.put(place, key, key)
 
     def _drop(self, pod: Pod) -> None:
-        self._there.drop(pod.spec.node_name, pod.uid)
         for port in host_ports_of(pod):
             self._on_port.drop(port, pod.uid)
         for term in pod.spec.anti_affinity_terms:

@@ -38,7 +38,7 @@ class Cluster:
         self.judged, self.woken = 0, 0
         self.pods = {}
         self.verdicts = Verdicts(self._judge, topics=topics_of)
-        self.neighbours = Neighbours(pods=self.pods.values, on_moved=self._moved)
+        self.neighbours = Neighbours(on_moved=self._moved)
 
     def _moved(self, pod):
         self.woken += self.verdicts.doubt(lambda pods: depend_on(pods, pod), about=touches(pod))

@@ -49,7 +49,7 @@ def crowded(count):
     for node in nodes:
         apart = apart_from(app="cni-operator")
         pods.append(make(f"op-{node}", namespace="kube-system", node=node, labels={"app": "cni-operator"}, **apart))
-    neighbours = Neighbours(pods=lambda: pods)
+    neighbours = Neighbours()
     for pod in pods:
         neighbours.update(None, pod)
     return nodes, neighbours
@@ -83,11 +83,58 @@ def test_a_rule_about_all_pods_costs_time_by_the_number_of_pods_and_of_nodes_and
         theirs = everywhere_on_linux("podAntiAffinity") if how == "of others" else {}
         pods = [make(f"web-{name}", node=name, **theirs) for name in nodes]
         mine = make("mine", namespace="tenant", **({} if how == "of others" else everywhere_on_linux(how)))
-        neighbours = Neighbours(pods=lambda pods=pods: pods)
+        neighbours = Neighbours()
         for pod in pods:
             neighbours.update(None, pod)
         costs.append(lines_of(lambda: avoid_nodes([mine], neighbours.around(nodes))))  # noqa: B023
     assert costs[1] < 12 * costs[0]
+
+
+def line(key, operator, *values):
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+NAMING = {
+    "nobody": lambda number: [line("job", "In", f"never-{number}")],
+    "nobody, and a label that all have": lambda number: [line("app", "Exists"), line("job", "In", f"never-{number}")],
+    "nearly all": lambda number: [line("job", "NotIn", f"never-{number}")],
+    "nearly all, by a label that all have": lambda number: [line("app", "In", "web"), *NAMING["nearly all"](number)],
+    "nobody, by what all have": lambda number: [line("job", "DoesNotExist"), line("app", "NotIn", f"never-{number}")],
+    "nobody, by what half of all have": lambda number: [line("0", "Exists"), line("1", "Exists", f"{number}")],
+}
+
+
+@pytest.mark.parametrize("how", ["podAntiAffinity", "podAffinity"])
+@pytest.mark.parametrize("lines", NAMING.values(), ids=NAMING)
+def test_terms_about_all_namespaces_are_not_compared_with_each_pod(lines, how):
+    """Whoever may make a pod may give it 16 terms that no other pod has."""
+    costs, few, many = [], 200, 2_000
+    for count in (few, many):
+        nodes = {name: make_node(name, labels={HOST: name}) for name in ("n0", "n1")}
+        neighbours = Neighbours()
+        for number in range(count):
+            labels = {"app": "web", "job": f"job-{number}", f"{number % 2}": "x"}
+            neighbours.update(None, make(f"pod-{number}", node=f"n{number % 2}", labels=labels))
+        selectors = [{"matchExpressions": lines(number)} for number in range(16)]
+        terms = [{"topologyKey": HOST, "namespaceSelector": {}, "labelSelector": each} for each in selectors]
+        mine = make("mine", affinity={how: {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+        costs.append(lines_of(lambda: avoid_nodes([mine], neighbours.around(nodes))))  # noqa: B023
+    # The values of a label are put together once, and not for each term.
+    assert costs[1] - costs[0] <= 3 * (many - few)
+
+
+def test_constraints_about_pods_that_are_not_there_are_not_compared_with_each_pod_of_the_namespace():
+    costs = []
+    for count in (200, 2_000):
+        neighbours = Neighbours()
+        for number in range(count):
+            neighbours.update(None, make(f"pod-{number}", node="n1", labels={"job": f"job-{number}"}))
+        selectors = [{"matchExpressions": NAMING["nobody"](number)} for number in range(16)]
+        even = [{"topologyKey": HOST, "maxSkew": 1, "labelSelector": each} for each in selectors]
+        mine = make("mine", topologySpreadConstraints=[each | {"whenUnsatisfiable": "DoNotSchedule"} for each in even])
+        nodes = {"n1": make_node("n1", labels={HOST: "n1"})}
+        costs.append(lines_of(lambda: avoid_nodes([mine], neighbours.around(nodes))))  # noqa: B023
+    assert costs[0] == costs[1]
 
 
 @pytest.mark.parametrize("namespace", ["default", "tenant"])
@@ -95,7 +142,7 @@ def test_a_binding_costs_as_much_with_many_workloads_that_keep_away_their_like(n
     costs = []
     for count in (FEW, MANY):
         pods = [make(f"web-{n}", namespace=namespace, node="n1", **apart_from(app=f"web-{n}")) for n in range(count)]
-        neighbours = Neighbours(pods=lambda pods=pods: pods)
+        neighbours = Neighbours()
         for pod in pods:
             neighbours.update(None, pod)
         nodes = {"n1": make_node("n1", labels={HOST: "n1"})}
@@ -116,7 +163,7 @@ def test_a_binding_costs_as_much_with_many_workloads_that_keep_away_their_like(n
     ids=["its own namespace", "any", "others of any", "everybody"],
 )
 def test_who_means_pods_of_another_namespace_is_found(term, is_kept_away):
-    neighbours = Neighbours(pods=lambda: ())
+    neighbours = Neighbours()
     neighbours.update(None, make("tenant", namespace="tenant", node="n1", **term))
     around = neighbours.around({"n1": make_node("n1", labels={HOST: "n1"})})
     assert bool(avoid_nodes([make("mine", labels={"app": "web"})], around)) == is_kept_away
@@ -141,6 +188,7 @@ def test_an_index_holds_no_more_than_is_there():
         pod = make(f"pod-{number}", node="n1", ports=(number + 1,), **apart_from(app=f"app-{number}"))
         neighbours.update(None, pod)
         neighbours.update(pod, None)
+    assert len(neighbours._there) == FEW + len({"kube-system", "cni-operator"})
     assert len(neighbours._on_port) == len(DAEMON_PORTS)
     assert len(neighbours._with_term) == len(neighbours._terms) == len(neighbours._meaning) == 1
 
@@ -189,12 +237,27 @@ async def test_a_binding_does_not_add_up_the_containers_of_strangers_on_its_node
             assert count() < 500
 
 
-async def test_workloads_that_wait_and_keep_away_their_like_make_no_event_of_other_pods_dearer(tmp_path):
+def anywhere(*lines):
+    required = [{"topologyKey": HOST, "namespaceSelector": {}, "labelSelector": {"matchExpressions": list(lines)}}]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        pytest.param(lambda own: apart_from(app=own), id="in their namespace"),
+        pytest.param(lambda own: anywhere(line("app", "In", own)), id="in any"),
+        pytest.param(lambda own: anywhere(line("tier", "NotIn", "x"), line("app", "In", own, f"{own}-too")), id="two"),
+        pytest.param(lambda own: anywhere(line(own, "Exists"), line("app", "NotIn", own)), id="with any value"),
+    ],
+)
+async def test_workloads_that_wait_and_keep_away_their_like_make_no_event_of_other_pods_dearer(tmp_path, apart):
     world = World()
     world.add_node(1, cpu="0")
     async with leading(world, tmp_path):
         neighbours, templates = world.term._cluster.neighbours, world.term._cluster._looking
-        strangers = [make("plain", node="node-1"), make("apart", node="node-1", **apart_from(app="stranger"))]
+        theirs = [{}, apart_from(app="stranger")]
+        strangers = [make(f"s{n}", node="node-1", labels={"app": "s"}, **spec) for n, spec in enumerate(theirs)]
 
         def come_and_go():
             for stranger in strangers:
@@ -203,7 +266,7 @@ async def test_workloads_that_wait_and_keep_away_their_like_make_no_event_of_oth
 
         counts = []
         for number in range(30):
-            world.add_pod(f"web-{number}", labels={"app": f"web-{number}"}, **apart_from(app=f"web-{number}"))
+            world.add_pod(f"web-{number}", labels={"app": f"web-{number}"}, **apart(f"web-{number}"))
             if number in (0, 29):
                 await world.until(lambda number=number: len(templates) == number + 1)
                 come_and_go()

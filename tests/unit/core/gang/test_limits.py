@@ -331,13 +331,15 @@ def test_each_part_of_a_pulsar_avoids_the_nodes_of_its_set_only():
 
 
 LABELS = st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"))
+LINE = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from("xy"),
+        "operator": st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+        "values": st.lists(st.sampled_from(["1", "2", *(f"other-{n}" for n in range(20))]), max_size=18),
+    }
+)
 SELECTOR = st.none() | st.builds(
-    lambda labels, keys: {
-        "matchLabels": labels,
-        "matchExpressions": [{"key": key, "operator": "Exists"} for key in keys],
-    },
-    LABELS,
-    st.lists(st.sampled_from("xy"), max_size=1),
+    lambda labels, lines: {"matchLabels": labels, "matchExpressions": lines}, LABELS, st.lists(LINE, max_size=2)
 )
 TERM = st.fixed_dictionaries(
     {"topologyKey": st.just("kubernetes.io/hostname"), "labelSelector": SELECTOR},
@@ -366,6 +368,16 @@ AMONG_OTHERS = st.builds(
     st.lists(st.sampled_from([80, 443]), max_size=1),
     st.lists(SPREAD, max_size=1),
 )
+
+
+def test_a_term_has_few_topics_however_many_values_and_namespaces_it_names():
+    """Each takes some memory as long as the pod waits."""
+    for namespaces, values in ((16, 2), (4, 5), (1, 2000), (500, 17), (16, 1)):
+        line = {"key": "app", "operator": "In", "values": [f"web-{n}" for n in range(values)]}
+        where = {"namespaces": [f"ns-{n}" for n in range(namespaces)], "topologyKey": HOST}
+        spec = apart(where | {"labelSelector": {"matchExpressions": [line]}})
+        meant = [topic for topic in topics_of([pod("p", spec=spec)]) if topic[0] == "meant"]
+        assert 1 <= len(meant) <= 16
 
 
 @given(st.lists(AMONG_OTHERS, min_size=1, max_size=2), AMONG_OTHERS)

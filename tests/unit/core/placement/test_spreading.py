@@ -34,7 +34,7 @@ def web(node="", *, uid="", labels=(), **spec):
 
 def avoided(*others, nodes=NODES, unusable=(), labels=(), spec=None, **constraint):
     asks = web(uid="asks", labels=labels, topology_spread_constraints=(over(**constraint),), **(spec or {}))
-    return sorted(crowded(asks, nodes, others, is_usable=lambda name: name not in unusable))
+    return sorted(crowded(asks, nodes, lambda _: others, is_usable=lambda name: name not in unusable))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_no_domain_has_more_pods_than_the_emptiest_and_the_skew(on, constraint, 
 def test_what_is_said_of_the_nodes():
     asks = web(uid="asks", topology_spread_constraints=(over(),))
     nodes = NODES | {"bare": make_node("bare")}
-    assert crowded(asks, nodes, [web("a1")], is_usable=lambda _: True) == {
+    assert crowded(asks, nodes, lambda _: [web("a1")], is_usable=lambda _: True) == {
         "a1": f"1 pods like it are in {ZONE}=a and 0 elsewhere (maxSkew 1)",
         "a2": f"1 pods like it are in {ZONE}=a and 0 elsewhere (maxSkew 1)",
         "bare": f"it has no label {ZONE}, over which the pod must be spread",
