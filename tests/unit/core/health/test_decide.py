@@ -372,7 +372,8 @@ def test_no_remedy_begins_before_slurm_has_said_now_that_nothing_runs_there():
     drained = node(label="broken", record=record(State.DRAINED, "mend"))
     waits = step(drained, pod(drain=True), is_empty=False)
     assert (waits.begins_remedy, waits.after.state, waits.after.due) == (False, State.DRAINED, "2026-11-28T13:00:00Z")
-    assert waits.after.why == "its remedy waits until Slurm says that no job runs on the node, and pods of jobs have gone"
+    why = "its remedy waits until Slurm says that no job runs on the node, and pods of jobs have gone"
+    assert waits.after.why == why
     silent = node(label="broken", record=waits.after)
     late = step(silent, pod(drain=True), is_empty=False, after_s=3600).after
     assert (late.state, late.why) == (State.PERSON, f"for 60 min {NO_ANSWER}")
