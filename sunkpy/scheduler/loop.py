@@ -14,6 +14,7 @@ import structlog
 from sunkpy.core.gang.actions import Bind, BindDirectly, GangAction, Report, WaitCause
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
+from sunkpy.core.gang.decide.members import gets_on
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.phases import GangState
 from sunkpy.core.gang.snapshot import Snapshot
@@ -75,6 +76,8 @@ class GangLoop:
         self._observe(record, snapshot)
         # 3. Decide.
         actions = decide_gang(snapshot, self._policy)
+        if record.idle_since is not None and any(map(gets_on, actions)):
+            record.idle_since = self._leader.clock()
         # 4. Execute.
         to_bind, to_bind_later = _to_bind(actions)
         record.forget_waits(but=to_bind, refused=to_bind_later)

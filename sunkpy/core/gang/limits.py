@@ -73,6 +73,8 @@ MOST_UNLIKE: Final = 64
 """The most different templates, and the most different rules about other pods, that the pods of a gang may have: as
 many as a gang may have roles.
 """
+_MOST_UNLIKE_ON_A_NODE: Final = 4
+"""The most different templates for each node that the pods of a gang name, such as a worker and its helpers."""
 
 _Terms = Callable[[PodSpec], tuple[PodAffinityTerm, ...]]
 _anti_affinity: Final[_Terms] = attrgetter("anti_affinity_terms")
@@ -202,10 +204,10 @@ def explain_variety(gang: Gang) -> str:
     look for nodes once, and for each different rule about other pods it looks for the pods that the rule selects. Empty
     if the pods are alike enough.
 
-    Pods that name more nodes than `MOST_UNLIKE` may have as many templates as they name different nodes.
+    Pods that name many nodes may have `_MOST_UNLIKE_ON_A_NODE` templates for each node that they name.
     """
     pods = gang.members
-    most_templates = max(MOST_UNLIKE, len({*gang.named_hosts.values()}))
+    most_templates = max(MOST_UNLIKE, _MOST_UNLIKE_ON_A_NODE * len({*gang.named_hosts.values()}))
     spread = one_of_each((pod for pod in pods if pod.spec.hard_spread_constraints), _spread_by)
     rules: Iterator[object] = chain(
         _unlike_terms(pods, _anti_affinity),

@@ -7,7 +7,7 @@ tells somebody else to do it. The question is a token on the pod (`sunkpy.dev/dr
 of that token in `sunkpy.dev/drained`: Slurm has said twice that the node is drained and that no job is on it.
 
 Slurm gives up the jobs of a node that does not answer, while their pods may still run there for minutes. So the pods of
-jobs count, too, for as long as they have to end.
+jobs count, too, as long as they have time to end and a kubelet is there to end them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.nodeset.removal import has_fresh_receipt
 from sunkpy.core.nodeset.services import jobs_of_pods
 
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
 _DRAINED: Final = frozenset({State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
 """States of a Node whose Slurm node has been drained. Only then is the syncer asked, because its answer is written
 again every ten seconds.
@@ -42,7 +43,10 @@ def token_of_question(node: Node) -> str | None:
 
 def is_empty(node: Node, pod: Pod | None, occupants: Iterable[Pod], now: datetime) -> bool:
     """True if no pod of a job is left on the node, and the syncer has answered in the last 30 s that no job is there
-    (`is_answered`) or there is no slurmd pod. A pod that is deleted counts until its time to end is over.
+    (`is_answered`) or there is no slurmd pod.
+
+    A pod that is deleted counts until its time to end is over. On a Node that is not Ready no pod counts, because
+    nobody would report its end. Pods of Kubernetes' own scheduler do not count: their authors may give them any annotation.
 
     Args:
         node: the Node, drained for its health.
@@ -52,12 +56,13 @@ def is_empty(node: Node, pod: Pod | None, occupants: Iterable[Pod], now: datetim
     """
     if pod is not None and not is_answered(node, pod, now):
         return False
-    return not jobs_of_pods(each for each in occupants if not _has_had_its_time(each, now))
+    return not node.is_ready or not jobs_of_pods(each for each in occupants if _may_still_run(each, now))
 
 
-def _has_had_its_time(pod: Pod, now: datetime) -> bool:
+def _may_still_run(pod: Pod, now: datetime) -> bool:
     until = pod.metadata.deletion_timestamp
-    return until is not None and parse_rfc3339(until) <= now
+    is_ours = pod.spec.scheduler_name != _DEFAULT_SCHEDULER
+    return is_ours and (until is None or parse_rfc3339(until) > now)
 
 
 def is_answered(node: Node, pod: Pod, now: datetime) -> bool:

@@ -204,6 +204,25 @@ async def start_two(world):
     return job
 
 
+async def test_the_patience_of_a_job_does_not_run_while_a_volume_is_made(world, tmp_path):
+    """Else a pod that is replaced meanwhile would cost the job at once."""
+    world.hasten(volume_again_s=0.05)
+    add_class(world, "late", "WaitForFirstConsumer")
+    add_claim(world, "late")
+    async with leading(world, tmp_path):
+        await start_two(world)
+        (record,) = world.term._ledger
+        await world.until(lambda: record.idle_since is not None)
+        long_ago = record.idle_since - 1000
+        record.idle_since = long_ago
+        await world.until(lambda: record.idle_since > long_ago + 900)
+        world.remove("pods", "default", "b")
+        await world.until(lambda: len(record.recognised.pods) == 1)
+        add_pod(world, "b", annotations={"sunkpy.dev/gang": "two", "sunkpy.dev/gang-size": "2"})
+        await world.until(lambda: len(record.recognised.pods) == 2)
+    assert world.cancelled == []
+
+
 async def test_a_gang_that_shares_a_claim_is_not_bound_beyond_the_reach_of_its_volume(world, tmp_path):
     add_class(world, "late", "WaitForFirstConsumer")
     add_claim(world, "late")

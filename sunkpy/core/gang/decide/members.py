@@ -158,7 +158,7 @@ def give_back(snapshot: Snapshot, gang: Gang, actions: list[GangAction]) -> list
     going = {action.job for action in actions if isinstance(action, Cancel)}
     staying = [job for job in snapshot.live_jobs if job.id not in going]
     idle = [job for job in staying if job.start_nodes and job.start_nodes == job.nodes]
-    if snapshot.holding or not idle or any(map(_gets_on, actions)):
+    if snapshot.holding or not idle or any(map(gets_on, actions)):
         return actions
     held = find_held(gang.members)
     why = "; ".join(filter(None, (gang.refused, gang.missing, held[1] if held is not None else "")))
@@ -174,6 +174,6 @@ def give_back(snapshot: Snapshot, gang: Gang, actions: list[GangAction]) -> list
     return left
 
 
-def _gets_on(action: GangAction) -> bool:
+def gets_on(action: GangAction) -> bool:
     """True if the action gives a pod a node, waits until a node takes the pod, or takes the pod out of the gang."""
     return isinstance(action, Bind | MakeSolo) or (isinstance(action, Report) and action.cause is WaitCause.KUBELET)

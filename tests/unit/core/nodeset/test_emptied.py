@@ -9,7 +9,7 @@ import pytest
 
 from sunkpy.core import names
 from sunkpy.core.health import Record, State
-from sunkpy.core.model.objects import Condition, Meta, Node, Pod, PodStatus
+from sunkpy.core.model.objects import Condition, Meta, Node, NodeStatus, Pod, PodSpec, PodStatus
 from sunkpy.core.model.times import rfc3339
 from sunkpy.core.nodeset.emptied import is_answered, is_empty, token_of_question
 
@@ -19,10 +19,13 @@ ASKED = f"{SINCE}/health"
 IDLE = {names.CONDITION_DRAIN: "True", names.CONDITION_RUNNING: "False"}
 
 
-def node(state: State | None) -> Node:
+def node(state: State | None, ready: str = "True") -> Node:
     record = Record(state=state, at=rfc3339(NOW), signal="fan", since=SINCE) if state is not None else None
     notes = {names.ANNOTATION_HEALTH: record.encode()} if record is not None else {}
-    return Node(metadata=Meta(name="n1", annotations=notes))
+    return Node(
+        metadata=Meta(name="n1", annotations=notes),
+        status=NodeStatus(conditions=(Condition(type="Ready", status=ready),)),
+    )
 
 
 def pod(receipt: str = ASKED, *, ago_s: float = 5, conditions: dict[str, str] = IDLE) -> Pod:
@@ -92,6 +95,16 @@ def test_a_node_is_not_empty_while_a_pod_of_a_job_has_time_to_end(
 ) -> None:
     assert is_empty(node(State.DRAINED), slurmd, occupants, NOW) is empty
     assert not is_empty(node(State.DRAINED), pod(ago_s=31), occupants, NOW)
+
+
+@pytest.mark.parametrize("ready", ["False", "Unknown"])
+def test_on_a_dead_machine_nobody_would_report_the_end_of_a_pod(ready: str) -> None:
+    assert is_empty(node(State.DRAINED, ready), pod(), [of_a_job()], NOW)
+
+
+def test_an_annotation_on_somebodys_pod_of_another_scheduler_holds_up_no_repair() -> None:
+    foreign = msgspec.structs.replace(of_a_job(), spec=PodSpec(scheduler_name="default-scheduler"))
+    assert is_empty(node(State.DRAINED), pod(), [foreign], NOW)
 
 
 def test_without_a_question_there_is_no_answer() -> None:

@@ -102,6 +102,13 @@ def test_the_gate_of_a_pod_of_a_later_wave_does_not_hold_up_the_first_wave():
     assert decide_gang(later, POLICY) == []
 
 
+def test_after_a_first_wave_that_has_ended_the_next_job_is_for_the_pods_after_it():
+    """The job before was preempted, and the owner makes only the later pod again."""
+    gang, (_, worker) = band(("leader", 0, make_pod(phase="Succeeded")), ("worker", 0, make_pod("w", uid="w")))
+    (bind,) = decide_gang(band_view(gang, RUNS), POLICY)
+    assert [each.pod for each in bind.bindings] == [worker]
+
+
 def test_a_job_stays_while_a_node_is_asked_again_for_its_pod():
     """The wait for a volume may be longer than a job's patience."""
     gang, _ = band(("leader", 0, make_pod(**OVER)), ("worker", 1, make_pod("w", uid="w")))
