@@ -46,7 +46,8 @@ def is_empty(node: Node, pod: Pod | None, occupants: Iterable[Pod], now: datetim
     (`is_answered`) or there is no slurmd pod.
 
     A pod that is deleted counts until its time to end is over. On a Node that is not Ready no pod counts, because
-    nobody would report its end. Pods of Kubernetes' own scheduler do not count: their authors may give them any annotation.
+    nobody would report its end. Pods of Kubernetes' own scheduler do not count, because their authors may give them any
+    annotation.
 
     Args:
         node: the Node, drained for its health.
