@@ -53,6 +53,11 @@ class Workload:
             if document["kind"] == "Queue":
                 continue  # Volcano refuses to lose its default queue; it goes with the CRD
             which = ("-n", _namespace(document), "-l", LABEL)
+            if group := _kueue_group(document):
+                # Kueue keeps ended pods for others that may replace them, as long as their Workload is there.
+                self._stack.kubectl(
+                    "delete", "workloads.kueue.x-k8s.io", group, "-n", _namespace(document), "--ignore-not-found"
+                )
             self._stack.kubectl(
                 "delete", _resource(document), *which, "--ignore-not-found", "--timeout=90s", timeout_s=100
             )
@@ -76,6 +81,14 @@ class Workload:
                 return True
             raise
         return True
+
+
+def _kueue_group(document: Mapping[str, object]) -> str:
+    """The group of Kueue to which a bare pod says that it belongs; its Workload has the same name."""
+    metadata = document["metadata"]
+    assert isinstance(metadata, dict)
+    is_pod = document["kind"] == "Pod"
+    return str(metadata.get("labels", {}).get("kueue.x-k8s.io/pod-group-name", "")) if is_pod else ""
 
 
 def wait_until_gone(stack: Stack) -> None:
