@@ -20,6 +20,7 @@ import msgspec
 
 from sunkpy.core.gang.identity import GangId
 from sunkpy.core.gang.job.options import Problem
+from sunkpy.core.gang.phases import is_over
 from sunkpy.core.model.alike import one_of_each, template_of
 from sunkpy.core.model.concerns import Concern, concerns_of
 from sunkpy.core.model.job_spec import JobSpec
@@ -167,11 +168,12 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def first_wave(self) -> tuple[Pod, ...]:
         """The existing pods of the roles that must have pods before the job is submitted; all existing pods if there
-        are none of these. Of the existing pods, only these decide on which nodes the job may run: a pod of a later role
-        may be left over from an earlier start and have an outdated nodeSelector.
+        are none of these, or all of these have ended. Pods that have ended are not among them, unless all have. Of the
+        existing pods, only these decide on which nodes the job may run: a pod of a later role may be left over from an
+        earlier start and have an outdated nodeSelector.
         """
         first = tuple(member.pod for role in self.roles if role.first for member in role.members)
-        return first or self.members
+        return _not_over(first) or _not_over(self.members) or first or self.members
 
     @property
     def named_hosts(self) -> dict[str, str]:
@@ -365,3 +367,7 @@ def by_seniority(pods: Iterable[Pod], seats: int) -> tuple[Member, ...]:
     over = [pod for pod in pods if pod.is_finished]
     living = [pod for pod in pods if not pod.is_finished]
     return tuple(Member(pod=pod) for pod in (*over, *living[:seats]))
+
+
+def _not_over(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    return tuple(pod for pod in pods if not is_over(pod))

@@ -24,6 +24,8 @@ from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.nodeset.removal import has_fresh_receipt
 from sunkpy.core.nodeset.services import jobs_of_pods
 
+_DEAD_AFTER_S: Final = 300
+"""After so many seconds Kubernetes itself deletes most pods of a Node that is not Ready."""
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _DRAINED: Final = frozenset({State.DRAINING, State.DRAINED, State.REMEDY, State.VERIFY, State.PERSON})
 """States of a Node whose Slurm node has been drained. Only then is the syncer asked, because its answer is written
@@ -45,9 +47,9 @@ def is_empty(node: Node, pod: Pod | None, occupants: Iterable[Pod], now: datetim
     """True if no pod of a job is left on the node, and the syncer has answered in the last 30 s that no job is there
     (`is_answered`) or there is no slurmd pod.
 
-    A pod that is deleted counts until its time to end is over. On a Node that is not Ready no pod counts, because
-    nobody would report its end. Pods of Kubernetes' own scheduler do not count, because their authors may give them any
-    annotation.
+    A pod that is deleted counts until its time to end is over. On a Node that was not Ready for five minutes no pod
+    counts, because nobody would report its end. Pods of Kubernetes' own scheduler do not count, because their authors
+    may give them any annotation.
 
     Args:
         node: the Node, drained for its health.
@@ -57,7 +59,14 @@ def is_empty(node: Node, pod: Pod | None, occupants: Iterable[Pod], now: datetim
     """
     if pod is not None and not is_answered(node, pod, now):
         return False
-    return not node.is_ready or not jobs_of_pods(each for each in occupants if _may_still_run(each, now))
+    return _is_dead(node, now) or not jobs_of_pods(each for each in occupants if _may_still_run(each, now))
+
+
+def _is_dead(node: Node, now: datetime) -> bool:
+    ready = node.condition("Ready")
+    if ready is None or ready.status == "True" or ready.last_transition_time is None:
+        return False
+    return (now - parse_rfc3339(ready.last_transition_time)).total_seconds() >= _DEAD_AFTER_S
 
 
 def _may_still_run(pod: Pod, now: datetime) -> bool:

@@ -19,7 +19,6 @@ from sunkpy.core.gang.job.job import Job, excluded_by_others
 from sunkpy.core.gang.job.phases import JobPhase
 from sunkpy.core.gang.job.request import GpuSharing, Policy, counts_gpus, plan_for_nodes, plan_job, plan_terms
 from sunkpy.core.gang.job.terms import find_change
-from sunkpy.core.gang.phases import is_over
 from sunkpy.core.gang.snapshot import Snapshot, grace_s
 from sunkpy.core.model.matching import pod_requests
 from sunkpy.core.placement.eligibility import excluded, explain_eligibility
@@ -134,8 +133,7 @@ def _start(snapshot: Snapshot, gang: Gang, job: Job, policy: Policy) -> list[Gan
     if held := find_held(gated) if gated else None:
         return report_all(gang, f"Slurm job {job.id} runs and waits: {held[1]}", WaitCause.GATED)
     binds = bindings(snapshot, gang, job, policy)
-    # If the first wave has ended, and its job was lost since, the pods after it are all that is left.
-    first = {pod.uid for pod in gang.first_wave if not is_over(pod)} or binds.keys()
+    first = {pod.uid for pod in gang.first_wave}
     first_wave = tuple(binds[pod.uid] for pod in waiting(gang) if pod.uid in binds and pod.uid in first)
     if not first_wave:
         return []

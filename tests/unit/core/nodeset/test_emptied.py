@@ -19,12 +19,13 @@ ASKED = f"{SINCE}/health"
 IDLE = {names.CONDITION_DRAIN: "True", names.CONDITION_RUNNING: "False"}
 
 
-def node(state: State | None, ready: str = "True") -> Node:
+def node(state: State | None, ready: str = "True", since_s: float = 300) -> Node:
     record = Record(state=state, at=rfc3339(NOW), signal="fan", since=SINCE) if state is not None else None
     notes = {names.ANNOTATION_HEALTH: record.encode()} if record is not None else {}
+    since = rfc3339(NOW - timedelta(seconds=since_s))
     return Node(
         metadata=Meta(name="n1", annotations=notes),
-        status=NodeStatus(conditions=(Condition(type="Ready", status=ready),)),
+        status=NodeStatus(conditions=(Condition(type="Ready", status=ready, last_transition_time=since),)),
     )
 
 
@@ -100,6 +101,7 @@ def test_a_node_is_not_empty_while_a_pod_of_a_job_has_time_to_end(
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
 def test_on_a_dead_machine_nobody_would_report_the_end_of_a_pod(ready: str) -> None:
     assert is_empty(node(State.DRAINED, ready), pod(), [of_a_job()], NOW)
+    assert not is_empty(node(State.DRAINED, ready, since_s=299), pod(), [of_a_job()], NOW), "a kubelet starts again"
 
 
 def test_an_annotation_on_somebodys_pod_of_another_scheduler_holds_up_no_repair() -> None:

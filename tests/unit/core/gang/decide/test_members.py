@@ -6,6 +6,7 @@ from sunkpy.core.gang.actions import Bind, Cancel, MakeSolo, Report, Submit, Wai
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.decide.ending import IDLE_PATIENCE_S
 from sunkpy.core.gang.families import assemble, identify
+from sunkpy.core.gang.limits import deciding_specs
 from sunkpy.core.gang.snapshot import Refusal, Snapshot
 from sunkpy.core.model.objects import SchedulingGate
 from tests.unit.core.gang.jobs import make_job
@@ -104,7 +105,10 @@ def test_the_gate_of_a_pod_of_a_later_wave_does_not_hold_up_the_first_wave():
 
 def test_after_a_first_wave_that_has_ended_the_next_job_is_for_the_pods_after_it():
     """The job before was preempted, and the owner makes only the later pod again."""
-    gang, (_, worker) = band(("leader", 0, make_pod(phase="Succeeded")), ("worker", 0, make_pod("w", uid="w")))
+    gang, (leader, worker) = band(("leader", 0, make_pod(phase="Succeeded")), ("worker", 0, make_pod("w", uid="w")))
+    assert (gang.first_wave, deciding_specs(gang)) == ((worker,), [worker.spec]), "the nodes are those for its pods"
+    both, _ = band(("leader", 0, leader), ("leader", 1, make_pod("b", uid="b")), ("worker", 0, worker))
+    assert [pod.name for pod in both.first_wave] == ["b"]
     (bind,) = decide_gang(band_view(gang, RUNS), POLICY)
     assert [each.pod for each in bind.bindings] == [worker]
 
