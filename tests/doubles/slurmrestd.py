@@ -42,6 +42,7 @@ class Slurmrestd:
         self.submissions: list[Body] = []
         self.allocations: list[Body] = []
         self.room = ""
+        self.room_waits_for = "Prolog"  # the reason of an allocation that has just been granted
         self.updates: list[Body] = []
         self.signals: list[tuple[int, str]] = []
         self.cancelled: list[int] = []
@@ -304,7 +305,7 @@ class Slurmrestd:
         if not self.room:
             self.add_job("FAILED", **whose, batch_flag=False)
             return failure(422, 2016)
-        job_id = self.add_job("RUNNING", **whose, batch_flag=False, nodes=self.room, state_reason="Prolog")
+        job_id = self.add_job("RUNNING", **whose, batch_flag=False, nodes=self.room, state_reason=self.room_waits_for)
         if self.lose_next_answer:
             self.lose_next_answer = False
             return failure(504, 1803)

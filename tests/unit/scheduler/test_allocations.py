@@ -102,13 +102,12 @@ async def test_an_allocation_whose_answer_was_lost_is_found_and_not_repeated(wor
     """By its prolog, or by its comment when the scheduler may try again."""
     world.hasten(late_submit_s=0.05)
     world.lose_next_answer, world.slurm.room = True, "n1"
+    world.slurm.room_waits_for = "Prolog" if is_heard else "None"
     async with leading(world, tmp_path) as server, hook_client(server) as call:
         add_service(world)
         await world.until(lambda: world.jobs)
         if is_heard:
             assert await call("prolog", *world.jobs) == (200, {"done": True})
-        else:
-            world.set_job(*world.jobs, "RUNNING", state_reason="None")
         await world.until(lambda: world.bindings == [("web", "node-1")])
         assert (len(world.jobs), len(world.allocations), world.submissions) == (1, 1, [])
 
