@@ -77,7 +77,7 @@ class DrainRequestWatch:
         requests = self._of_node.get(node.name, {}).values()
         return [each for each in requests if not each.is_answered(self._settings.condition) and not each.is_deleting]
 
-    async def answer(self, node: Node, pod: Pod | None, occupants: Iterable[Pod] = ()) -> float | None:
+    async def answer(self, node: Node, pod: Pod | None, occupants: Iterable[Pod]) -> float | None:
         """Answer the requests to drain this Node, if the syncer has just said that it is drained and runs no job, and
         no pod of a job is left among its `occupants` (all pods on the Node).
 
