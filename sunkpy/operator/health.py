@@ -74,7 +74,7 @@ class HealthWatch:
         windows = self._windows_of(pod)
         return windows is not None and is_open(windows, self._now())
 
-    def step(self, node: Node, pod: Pod | None, occupants: Iterable[Pod] = ()) -> HealthStep:
+    def step(self, node: Node, pod: Pod | None, occupants: Iterable[Pod]) -> HealthStep:
         """Return the next step of a Node's health. `occupants`: all pods on the Node. If the step closes the Node or
         begins a repair, the Node counts as closed or under repair from now on, before a watch shows it.
         """

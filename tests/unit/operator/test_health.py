@@ -63,7 +63,7 @@ def with_notes(on, notes):
 
 def test_nothing_counts_unless_values_name_it():
     assert HealthSettings().rules.signals == {}
-    assert Watch(HealthSettings()).watch.step(node(label="bad", deadlock="True"), pod()).changes == {}
+    assert Watch(HealthSettings()).watch.step(node(label="bad", deadlock="True"), pod(), ()).changes == {}
 
 
 def test_a_source_brings_its_signals_and_values_have_the_last_word():
@@ -91,7 +91,7 @@ def test_a_signal_on_all_nodes_closes_a_fifth_of_them_though_the_watch_shows_non
     nodes = [named(number, label="bad") for number in range(40)]
     for each in nodes:
         watch.node_changed(None, each)
-    states = [watch.step(each, pod()).after.state for each in nodes]
+    states = [watch.step(each, pod(), ()).after.state for each in nodes]
     assert (states.count(State.CLOSING), states.count(State.SUSPECT)) == (8, 32)
 
 
@@ -99,11 +99,11 @@ def test_what_is_closed_already_counts_and_slurms_own_drains_do_not():
     watch = Watch().watch
     for number in range(3):
         watch.node_changed(None, named(number, label="bad", record=record(State.PERSON, "label")))
-    assert watch.step(named(9, label="bad"), pod()).is_held
+    assert watch.step(named(9, label="bad"), pod(), ()).is_held
     others = Watch().watch
     for number in range(3):
         others.node_changed(None, named(number, record=record(State.DRAINED, "kill")))
-    assert others.step(named(9, label="bad"), pod()).closes
+    assert others.step(named(9, label="bad"), pod(), ()).closes
 
 
 def test_as_many_are_remedied_at_once_as_may_be_closed():
@@ -112,7 +112,7 @@ def test_as_many_are_remedied_at_once_as_may_be_closed():
     nodes = [named(number, label="broken", record=record(State.DRAINED, "mend")) for number in range(5)]
     for each in nodes:
         watch.node_changed(None, each)
-    states = [watch.step(each, None).after.state for each in nodes]
+    states = [watch.step(each, None, ()).after.state for each in nodes]
     assert (states.count(State.REMEDY), states.count(State.DRAINED)) == (3, 2)
 
 
@@ -132,17 +132,17 @@ def test_a_remedy_waits_for_slurms_word_of_now():
     watch = Watch(HealthSettings(signals={"mend": mend}, remedies={"mender": MENDER})).watch
     drained = named(1, label="broken", record=record(State.DRAINED, "mend"))
     assert watch.asks(drained, pod(drain=True))
-    assert not watch.step(drained, pod(drain=True)).begins_remedy, "what the pod shows may be hours old"
+    assert not watch.step(drained, pod(drain=True), ()).begins_remedy, "what the pod shows may be hours old"
 
 
 def test_a_drain_is_asked_after_and_over_once_the_syncer_has_just_said_so():
     watch = Watch().watch
     draining = named(1, label="bad", record=record(State.DRAINING, "label"))
     assert watch.asks(draining, pod(drain=True, busy=True))
-    waits = watch.step(draining, pod(drain=True)).after
+    waits = watch.step(draining, pod(drain=True), ()).after
     assert (waits.state, waits.due) == (State.DRAINING, "2026-11-28T13:00:00Z"), "what the pod shows may be hours old"
     answered = told(pod(drain=True), token_of_question(draining))
-    assert watch.step(draining, answered).after.state is State.DRAINED
+    assert watch.step(draining, answered, ()).after.state is State.DRAINED
     assert not watch.asks(named(1, label="bad", record=record(State.DRAINED, "label")), answered)
 
 
@@ -151,8 +151,8 @@ def test_a_drain_is_over_by_the_answer_to_the_removal_of_the_pod_too():
     draining = named(1, label="bad", record=record(State.DRAINING, "label", ago_s=86_400))
     removal = "2026-11-28T11:30:00Z/rollout"
     marked = with_notes(pod(drain=True), {names.ANNOTATION_PENDING_DELETION: removal})
-    assert watch.step(draining, told(marked, token_of_question(draining))).after.state is State.DRAINING
-    assert watch.step(draining, told(marked, removal)).after.state is State.DRAINED
+    assert watch.step(draining, told(marked, token_of_question(draining)), ()).after.state is State.DRAINING
+    assert watch.step(draining, told(marked, removal), ()).after.state is State.DRAINED
 
 
 def test_a_signal_whose_remedy_is_not_there_is_refused():
@@ -164,12 +164,12 @@ def test_the_figures_say_where_nodes_stand_and_how_fast_they_were_drained():
     rig = Watch()
     seen = named(1, label="bad")
     rig.watch.node_changed(None, seen)
-    closing = named(1, label="bad", record=rig.watch.step(seen, pod()).after)
+    closing = named(1, label="bad", record=rig.watch.step(seen, pod(), ()).after)
     rig.watch.node_changed(seen, closing)
     at = {"namespace": "slurm", "cluster": "c1", "nodeset": "gpu", "signal": "label"}
     assert rig.figure("sunkpy_health_nodes", state="closing", **at) == 1
     rig.passed_s = 0.4
-    draining = named(1, label="bad", record=rig.watch.step(closing, pod(drain=True)).after)
+    draining = named(1, label="bad", record=rig.watch.step(closing, pod(drain=True), ()).after)
     rig.watch.node_changed(closing, draining)
     assert rig.figure("sunkpy_health_nodes", state="closing", **at) is None
     assert rig.figure("sunkpy_health_nodes", state="draining", **at) == 1
@@ -216,6 +216,6 @@ def test_a_remedy_waits_for_a_window_or_until_it_is_known_whether_there_is_one(w
     watch = HealthWatch(settings, HealthMetrics(CollectorRegistry()), windows_of=lambda _: windows, now=lambda: NOW)
     sick, drained = node(label="broken", record=record(State.DRAINED, "mend")), pod(drain=True)
     assert watch.asks(sick, drained) is (state is State.REMEDY), "an answer is a write each ten seconds"
-    step = watch.step(sick, told(drained, token_of_question(sick)))
+    step = watch.step(sick, told(drained, token_of_question(sick)), ())
     assert step.after.state is state
     assert ("22:00" in step.after.why) is bool(windows)
