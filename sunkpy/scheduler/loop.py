@@ -107,7 +107,7 @@ class GangLoop:
         record.usable = snapshot.usable if snapshot.eligibility is not None else record.usable
         record.grounds = record.grounds if not snapshot.holding else Grounds()
         record.is_several |= snapshot.is_several
-        if snapshot.holding or not any(job.start_nodes and job.start_nodes == job.nodes for job in snapshot.jobs):
+        if snapshot.holding or not any(job.is_ready for job in snapshot.jobs):
             record.idle_since = None
         elif record.idle_since is None:
             record.idle_since = self._leader.clock()

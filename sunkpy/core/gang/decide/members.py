@@ -157,7 +157,7 @@ def give_back(snapshot: Snapshot, gang: Gang, actions: list[GangAction]) -> list
     """
     going = {action.job for action in actions if isinstance(action, Cancel)}
     staying = [job for job in snapshot.live_jobs if job.id not in going]
-    idle = [job for job in staying if job.start_nodes and job.start_nodes == job.nodes]
+    idle = [job for job in staying if job.is_ready]
     if snapshot.holding or not idle or any(map(gets_on, actions)):
         return actions
     held = find_held(gang.members)

@@ -277,6 +277,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             return self.nodes
         return tuple(node for node in self.nodes if node in self.prologs)
 
+    @property
+    def is_ready(self) -> bool:
+        """True if the job has nodes, and pods may start on all of them."""
+        return bool(self.nodes) and self.start_nodes == self.nodes
+
 
 def excluded_by_others(job: Job) -> frozenset[str]:
     """Return the job's excluded nodes that a person has excluded, not sunkpy. Empty if it is unknown which nodes sunkpy
