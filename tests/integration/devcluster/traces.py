@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from devcluster.layout import Layout
+from devcluster.network import parse_owner
 from devcluster.process import marked_pids
 from devcluster.shell import run
 
@@ -11,7 +12,9 @@ NODE = Layout(root=Path("/"), name="any", slot=0).node(1)
 
 
 def traces(home: Path, bridge: str) -> set[str]:
-    """Lines about the cluster in ``home``, links named after ``bridge``; others may come and go meanwhile."""
+    """Lines about the cluster in ``home``, links named after ``bridge``; others may come and go meanwhile, and one of
+    them may have its slot by now.
+    """
     processes = {f"process {pid}" for pid in marked_pids(home)}
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -30,7 +33,10 @@ def traces(home: Path, bridge: str) -> set[str]:
         if path.name == slot
     }
     folder = {f"folder {home}"} if home.exists() else set()
-    return processes | mounts | links | routes | rules | cgroups | folder
+    of_slot = links | routes | rules | cgroups
+    # Asked for last: who takes the slot while the others are read, has it now.
+    is_its_own = parse_owner(run(["ip", "-j", "link"]), bridge) in (None, str(home))
+    return processes | mounts | folder | (of_slot if is_its_own else set())
 
 
 def shared_traces() -> set[str]:

@@ -172,7 +172,7 @@ def test_mounts_of_a_bundle_and_what_is_read_only_among_them(containers: Contain
     mounts = [_bound("/home/ann/data", "/data", "ro"), _bound("/mnt/shared", "/mnt/shared")]
     bundle = containers.bundle("mounting", mounts=mounts)
     code, said = containers.said(f"B={bundle} inside bash -c 'cat /mnt/shared/file /data/file; touch /data/new 2>&1'")
-    assert (code, said.splitlines()[:2], "Read-only" in said) == (1, ["found", "found"], True), said
+    assert (code, said.splitlines().count("found"), "Read-only" in said) == (1, 2, True), said
 
 
 def test_nothing_is_mounted_where_a_link_of_the_image_leads(containers: Containers):

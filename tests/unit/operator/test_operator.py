@@ -100,10 +100,13 @@ class Operator:
     def __init__(self, server: Apiserver, kube: Kube) -> None:
         self._server, self._kube = server, kube
 
-    def start(self) -> None:
+    async def start(self) -> None:
+        """Until it watches NodeSets: kopf leaves connections open if it is cancelled while it looks for its kinds."""
+        self._server.watched.discard("nodesets")
         running = Process("operator", SETTINGS)
         self._server.registry = running.registry
         self._task = asyncio.create_task(Term(self._kube, running, SETTINGS, OperatorMetrics(running.registry)).run())
+        await self._server.until(lambda: "nodesets" in self._server.watched)
 
     async def end(self) -> None:
         self._task.cancel()
@@ -113,7 +116,7 @@ class Operator:
     async def replace(self) -> None:
         """End it where it stands. The next one knows only what is on the apiserver."""
         await self.end()
-        self.start()
+        await self.start()
 
 
 @pytest.fixture
@@ -127,8 +130,7 @@ async def api(tmp_path, monkeypatch):
         operator = Operator(server, kube)
         server.replace_operator = operator.replace
         try:
-            operator.start()
-            await server.until(lambda: "nodesets" in server.watched)
+            await operator.start()
             yield server
         finally:
             await operator.end()

@@ -24,7 +24,7 @@ class Clock:
 
 async def test_each_successful_read_is_an_observation_changed_or_not(rest: Rest) -> None:
     rest.say(nodes("a"), UNCHANGED)
-    cache = NodeCache(rest.client("v0.0.45"))
+    cache = NodeCache(rest.client("v0.0.45"), clock=Clock())
     first = await cache.refresh()
     second = await cache.refresh()
     assert (first.number, second.number) == (1, 2)
@@ -33,7 +33,7 @@ async def test_each_successful_read_is_an_observation_changed_or_not(rest: Rest)
 
 async def test_unchanged_nodes_are_asked_for_by_time(rest: Rest) -> None:
     rest.say(nodes("a", at_s=123), UNCHANGED)
-    cache = NodeCache(rest.client("v0.0.45"))
+    cache = NodeCache(rest.client("v0.0.45"), clock=Clock())
     await cache.refresh()
     await cache.refresh()
     assert [r.params for r in rest.asked] == [{}, {"update_time": "123"}]
@@ -53,7 +53,7 @@ async def test_a_full_read_is_made_on_demand_and_each_minute(rest: Rest) -> None
 async def test_listeners_hear_what_came_went_and_changed(rest: Rest) -> None:
     rest.say(nodes("a", "b"), nodes("b", "c", at_s=101), nodes("b", "c", at_s=102, reason="x"), UNCHANGED)
     heard: list[frozenset[str]] = []
-    cache = NodeCache(rest.client("v0.0.45"))
+    cache = NodeCache(rest.client("v0.0.45"), clock=Clock())
     cache.add_listener(heard.append)
     for _ in range(4):
         await cache.refresh()
@@ -62,7 +62,7 @@ async def test_listeners_hear_what_came_went_and_changed(rest: Rest) -> None:
 
 async def test_all_who_wait_while_a_read_is_on_its_way_share_the_next(rest: Rest) -> None:
     rest.say(nodes("a"), UNCHANGED)
-    cache = NodeCache(rest.client("v0.0.45"))
+    cache = NodeCache(rest.client("v0.0.45"), clock=Clock())
     seen = await asyncio.gather(*(cache.refresh() for _ in range(20)))
     assert [observation.number for observation in seen] == [1] + [2] * 19
 
@@ -95,7 +95,7 @@ async def test_a_failed_read_leaves_the_last_observation_to_grow_old(rest: Rest)
 
 async def test_a_node_that_is_as_it_was_is_the_same_value(rest: Rest) -> None:
     rest.say(nodes("a"), nodes("a", "b", at_s=101))
-    cache = NodeCache(rest.client("v0.0.45"))
+    cache = NodeCache(rest.client("v0.0.45"), clock=Clock())
     first, second = await cache.refresh(), await cache.refresh()
     assert second.nodes["a"] is first.nodes["a"]
     assert (first.listing, second.listing) == (1, 2)
@@ -134,7 +134,7 @@ async def test_a_costly_read_is_followed_by_a_pause_as_long_as_slurmctld_needs(r
 
 async def test_a_cheap_read_asks_for_nothing_else(rest: Rest) -> None:
     rest.say(nodes("a"), UNCHANGED)
-    cache = NodeCache(rest.client("v0.0.45"))
+    cache = NodeCache(rest.client("v0.0.45"), clock=Clock())
     await cache.refresh()
     await cache.refresh()
     assert cache.turn_s < 1.1
@@ -160,7 +160,7 @@ async def test_who_is_in_a_hurry_waits_for_the_pace_alone(rest: Rest) -> None:
 
 async def test_a_full_read_that_was_asked_for_meanwhile_is_not_forgotten(rest: Rest) -> None:
     rest.say(nodes("a", "b"), nodes("a", at_s=101))
-    cache = NodeCache(rest.client("v0.0.45"))
+    cache = NodeCache(rest.client("v0.0.45"), clock=Clock())
     flight = asyncio.ensure_future(cache.refresh())
     while not rest.asked:  # noqa: ASYNC110
         await asyncio.sleep(0)
