@@ -280,6 +280,8 @@ def test_names_come_from_the_release_unless_values_say_otherwise():
         ("slurm", {"priorityClasses": {"slurmd": 2_000_000_000}}, "slurmd"),
         ("slurm", {"scheduler": {"name": "a/b"}}, "name"),
         ("slurm", {"scheduler": {"aliases": ["a/b"]}}, "aliases"),
+        ("slurm", {"scheduler": {"name": "default-scheduler"}}, "Slurm's own pods"),
+        ("slurm", {"scheduler": {"aliases": ["a", "default-scheduler"]}}, "Slurm's own pods"),
         ("slurm", {"scheduler": {"workloads": [SOLVER | {"rolls": []}]}}, "rolls"),
         ("sunkpy", {"image": "r/x y"}, "image"),
         *(
