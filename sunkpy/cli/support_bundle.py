@@ -39,6 +39,8 @@ U = TypeVar("U", bound=KubeObject)
 
 LOG_BYTES: Final = 256 * 2**10
 """The most bytes of one log: with two logs of each of fifty pods, 25 MB before they are compressed."""
+_LOG_LINES: Final = 2000
+"""The most lines of one log. No number of bytes is asked for: the kubelet would leave out the newest lines."""
 _MOST_LOGS: Final = 50
 _OURS: Final = "app.kubernetes.io/part-of=sunkpy"
 _PARTS: Final = frozenset(
@@ -165,7 +167,7 @@ class _Collector:
         container = next((each.name for each in pod.spec.containers), "")
         has_restarted = any(each.restart_count for each in pod.status.container_statuses if each.name == container)
         for previous in (False, True) if has_restarted else (False,):
-            params = {"container": container, "timestamps": "true", "tailLines": "2000", "limitBytes": str(LOG_BYTES)}
+            params = {"container": container, "timestamps": "true", "tailLines": str(_LOG_LINES)}
             params |= {"previous": "true"} if previous else {}
             try:
                 text = await self._kube.request("GET", f"{paths.pod(*pod.key)}/log", params=params)

@@ -286,8 +286,11 @@ class Apiserver:
         if key not in self.objects:
             return refusal(404, "NotFound")
         if sub == "log":
-            text = self.logs.get(key[2], "")
-            return web.Response(text=f"before: {text}" if "previous" in request.query else text)
+            # As the kubelet does it: the last lines, and of these the first bytes.
+            lines, query = self.logs.get(key[2], "").splitlines(keepends=True), request.query
+            last = lines[-int(query.get("tailLines", "1000000")) :]
+            text = "".join(last)[: int(query.get("limitBytes", str(2**30)))]
+            return web.Response(text=f"before: {text}" if "previous" in query else text)
         if request.method == "GET":
             return web.json_response(self.objects[key], dumps=written)
         body = await request.json()

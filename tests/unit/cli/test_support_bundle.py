@@ -42,7 +42,7 @@ def world():
     world.put("events", event | theirs | {"metadata": {"name": "f", "namespace": "team"}})
     world.add_pod("theirs", annotations={"sunkpy.dev/comment": "their data"}, containers=[{"name": "c", "env": ENV}])
     said = f"started\nPASSWORD=hunter2\nAuthorization: Bearer correct-horse\n{PEM}\nkey {SECRETS[4]}\n"
-    world.api.logs = {"slurm-scheduler-0": said, "slurm-operator-0": "x" * 2 * LOG_BYTES}
+    world.api.logs = {"slurm-scheduler-0": said, "slurm-operator-0": f"{'x' * 999}\n" * 3000 + "died\n"}
     restarted = {"containerStatuses": [{"name": "scheduler", "restartCount": 2}]}
     world.api.change("pods", "slurm", "slurm-scheduler-0", {"status": restarted})
     fields = {"state_reason": "Priority", "name": "train", "script": "hunter2", "comment": "their data"}
@@ -83,17 +83,18 @@ async def test_no_secret_and_nothing_of_people_but_names_is_in_it(world, tmp_pat
         assert [name for name, content in found.items() if secret.encode() in content] == []
 
 
-async def test_logs_are_bounded_and_secrets_are_not_read(world, tmp_path):
+async def test_the_newest_of_each_log_is_read_and_no_secret(world, tmp_path):
     asked = []
 
     async def handle(request):
-        asked.append((request.path, request.headers.get("Accept", ""), request.query.get("limitBytes", "")))
+        asked.append((request.path, request.headers.get("Accept", ""), request.query.get("tailLines", "")))
         return await answer(request)
 
     answer, world.api.handle = world.api.handle, handle
     _, _, found, _ = await bundle(world, tmp_path)
     assert all("PartialObjectMetadataList" in accept for path, accept, _ in asked if path.endswith("/secrets"))
-    assert {limit for path, _, limit in asked if path.endswith("/log")} == {str(LOG_BYTES)}
+    assert {lines for path, _, lines in asked if path.endswith("/log")} == {"2000"}
+    assert [content.endswith(b"x\ndied\n\n") for name, content in found.items() if "operator-0.log" in name] == [True]
     assert all(len(content) <= LOG_BYTES + 1 for name, content in found.items() if name.startswith("logs/"))
 
 
