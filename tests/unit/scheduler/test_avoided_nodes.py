@@ -62,13 +62,12 @@ def some_constraint(dice):
     return even | keys | {"maxSkew": dice.randrange(1, 3), "labelSelector": some_selector(dice)}
 
 
-def some_pod(dice, name, kind, **more):
+def some_pod(dice, name, kind, *, namespace="", **more):
     """A pod with at least one rule of this kind, or of none."""
     affinity = {kind: some_terms(dice, 2)} if kind.startswith("pod") else {}
     even = [some_constraint(dice)] if kind == "spread" else []
-    return make(
-        name, dice.choice("ab"), some_labels(dice), {"affinity": affinity, "topologySpreadConstraints": even}, **more
-    )
+    spec = {"affinity": affinity, "topologySpreadConstraints": even}
+    return make(name, namespace or dice.choice("ab"), some_labels(dice), spec, **more)
 
 
 def make(name, namespace, labels, spec, *, node="", **status):
@@ -147,7 +146,8 @@ def test_the_nodes_to_avoid_are_those_that_a_look_at_each_pod_finds(kind, dice):
             neighbours.update(pod, replace(pod, status=replace(pod.status, phase="Succeeded")))
         else:
             now[uid] = (pod, way)
-    waiting = [some_pod(dice, f"waits-{number}", kind) for number in range(dice.randrange(1, 4))]
+    of_gang = dice.choice("ab")
+    waiting = [some_pod(dice, f"waits-{number}", kind, namespace=of_gang) for number in range(dice.randrange(1, 4))]
     but = {f"p{dice.randrange(40)}" for _ in range(dice.randrange(10))}
     for listed in ({}, {node: [] for node in dice.sample(sorted(NODES), 2)}):
         there = [pod for pod, way in now.values() if way == "sent" or pod.spec.node_name not in listed]

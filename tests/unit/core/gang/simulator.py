@@ -29,7 +29,7 @@ from sunkpy.core.gang.actions import (
 )
 from sunkpy.core.gang.decide import decide_gang
 from sunkpy.core.gang.gang import Gang, apart_unit, extra_unit
-from sunkpy.core.gang.identity import GangId, noted_job
+from sunkpy.core.gang.identity import GangId, noted_gang, noted_job
 from sunkpy.core.gang.job.job import Job
 from sunkpy.core.gang.job.request import Policy
 from sunkpy.core.gang.phases import GangState
@@ -280,7 +280,7 @@ class World(Pods):
             assert not lacks, ("more than Slurm gave", node, [pod.name for pod in own])
 
     def take_over(self) -> None:
-        """Another leader: jobs are known by their comments, bound pods by the job that they name."""
+        """Another leader: jobs are known by their comments, bound pods by the job and the gang that they name."""
         known = {id: {job.id: job for job in unit.jobs.values() if not job.missing} for id, unit in self.units.items()}
         known = {id: jobs for id, jobs in known.items() if jobs}
         self.units, self.apart = {}, {}
@@ -290,7 +290,7 @@ class World(Pods):
         for uid, pod in self.pods.items():
             base = self.identify(pod)
             alone = [replace(base, unit=unit(pod)) for unit in (extra_unit, apart_unit)]
-            id = next((each for each in alone if each in known), base)
+            id = next((each for each in alone if each in known or each == noted_gang(pod)), base)
             if id.unit == apart_unit(pod):
                 self.apart.setdefault(base, set()).add(uid)
             if not pod.is_finished or id in self.units:
