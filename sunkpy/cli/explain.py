@@ -80,7 +80,8 @@ async def answer(question: ExplainRequest, form: Form = "table") -> Shown:
     """
     async with connected(msgspec.structs.replace(question, namespace="")) as sides:  # -n is the pod's, not Slurm's
         namespace = question.namespace or current_namespace(question.kubeconfig)
-        explainer = Explainer.over(sides, namespace)
+        # The apiserver shows only what the person may see, because it is asked with the person's rights.
+        explainer = Explainer.over(sides, namespace, sees_all_pods=True)
         match question.kind:
             case "job":
                 found = await explainer.job(question.name)
@@ -114,6 +115,9 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 class Explainer:
     """Explains objects of one namespace. `not_asked`: the text to add if there is no way to Slurm (`slurm` None).
 
+    `sees_all_pods`: the person who reads the explanations may see the names of pods in all namespaces. If not, they
+    name no pods and claims of other namespaces, whatever the connection to the apiserver may read.
+
     `slurms_silence`: after a question, why Slurm did not answer; empty if it did, or was not asked.
     """
 
@@ -122,6 +126,7 @@ class Explainer:
         kube: Kube,
         namespace: str,
         *,
+        sees_all_pods: bool,
         slurm: Slurm | None = None,
         settings: SchedulerSettings | None = None,
         not_asked: str = NOT_ASKED,
@@ -129,14 +134,22 @@ class Explainer:
         self._kube = kube
         self._not_asked = not_asked
         self._namespace = namespace
+        self._sees_all_pods = sees_all_pods
         self._slurm = slurm
         self._settings = settings
         self.slurms_silence = ""
 
     @classmethod
-    def over(cls, sides: Sides, namespace: str) -> Self:
+    def over(cls, sides: Sides, namespace: str, *, sees_all_pods: bool) -> Self:
         """Return an explainer for this namespace that uses these connections."""
-        return cls(sides.kube, namespace, slurm=sides.slurm, settings=sides.settings, not_asked=sides.not_asked)
+        return cls(
+            sides.kube,
+            namespace,
+            sees_all_pods=sees_all_pods,
+            slurm=sides.slurm,
+            settings=sides.settings,
+            not_asked=sides.not_asked,
+        )
 
     async def pod(self, name: str) -> Explanation:
         """Explain a pod of the namespace.
@@ -148,7 +161,7 @@ class Explainer:
         pod = next((each for each in pods if each.name == name), None)
         if pod is None:
             return await self._absent("Pod", name)
-        around = await ClusterReader(self._kube, self._settings).around(self._namespace, pod.spec.scheduler_name, pods)
+        around = await self._reader().around(self._namespace, pod.spec.scheduler_name, pods)
         if pod.spec.scheduler_name not in around.known_names or pod.spec.scheduler_name == "default-scheduler":
             return foreign(pod, around.known_names - {"default-scheduler"})
         lookup = OwnerLookup(self._kube, around.families)
@@ -169,7 +182,7 @@ class Explainer:
         left = {pod.spec.scheduler_name for pod in pods} - {"default-scheduler", ""}
         while left:
             scheduler = left.pop()
-            around = await ClusterReader(self._kube, self._settings).around(self._namespace, scheduler, pods)
+            around = await self._reader().around(self._namespace, scheduler, pods)
             if scheduler not in around.known_names:
                 continue
             left -= around.known_names
@@ -222,7 +235,13 @@ class Explainer:
         explained = explain_job(facts)
         if pod is None:
             return [explained]
-        theirs = Explainer(self._kube, pod.metadata.namespace, slurm=self._slurm, settings=self._settings)
+        theirs = Explainer(
+            self._kube,
+            pod.metadata.namespace,
+            sees_all_pods=self._sees_all_pods,
+            slurm=self._slurm,
+            settings=self._settings,
+        )
         of_pod = await theirs.pod(pod.name)
         return [of_pod] if explained.is_absent else [explained, of_pod]
 
@@ -236,10 +255,15 @@ class Explainer:
         return msgspec.structs.replace(facts, pods=(pod, *others))
 
     async def _absent(self, kind: str, name: str) -> Explanation:
-        """Return the answer for a name that no object of the namespace has; it names other namespaces that have one."""
-        elsewhere = await namespaces_of(self._kube, kind, name)
+        """Return the answer for a name that no object of the namespace has; it names other namespaces that have one, if
+        the person may see all pods.
+        """
+        elsewhere = await namespaces_of(self._kube, kind, name) if self._sees_all_pods else frozenset()
         command = f"kubectl sunk explain {kind.lower()} {name}"
         return absent(kind, self._namespace, name, elsewhere=elsewhere, command=command)
+
+    def _reader(self) -> ClusterReader:
+        return ClusterReader(self._kube, self._settings, sees_all_pods=self._sees_all_pods)
 
     async def _pods(self) -> list[Pod]:
         return await self._kube.list_objects(paths.pods(self._namespace), Pod)
@@ -270,6 +294,9 @@ class Explainer:
             gang = assemble(id, [asked], known.owners[asked.uid], families=around.families)
         snapshot = await self._view(around.restricted(around.within_limits(gang)), known, around)
         node = await self._around(asked, around)
+        devices: tuple[str, ...] = ()
+        if asked is not None and node is not None:
+            devices = devices_of(asked, node, names_all=self._sees_all_pods)
         silence = (f"Slurm's side: {self.slurms_silence}",) if self.slurms_silence else ()
         silence = (self._not_asked,) if self._slurm is None else silence
         return explain_gang(
@@ -281,7 +308,7 @@ class Explainer:
                 beyond=() if asked is not None else tuple(_left_out(pods, gang)),
                 states=around.states,
                 places=around.places,
-                devices=devices_of(asked, node) if asked is not None and node is not None else (),
+                devices=devices,
                 growth=await self._growth(snapshot, around),
                 admissions=await self._admissions(snapshot, around),
                 unread=tuple(dict.fromkeys((*around.unread, *(node.unread if node is not None else ()), *silence))),

@@ -19,7 +19,7 @@ from sunkpy.cli.readable_cluster import or_not
 from sunkpy.core.explain.explanation import Explanation
 from sunkpy.core.model.events import Event
 from sunkpy.core.model.times import utc_now
-from sunkpy.core.overview.history import find_history
+from sunkpy.core.overview.history import find_history, without_texts_of_others
 from sunkpy.core.page.tables import PageFacts, namespaces_in
 from sunkpy.kube import paths
 from sunkpy.runtime.process import Process, run
@@ -72,25 +72,28 @@ class ClusterSource:
         said = tuple(dict.fromkeys((*pool.unread, *unread)))
         return PageFacts(pool=msgspec.structs.replace(pool, unread=said), events=events, now=utc_now())
 
-    async def explain_pod(self, namespace: str, name: str) -> Story:
+    async def explain_pod(self, namespace: str, name: str, *, sees_all_pods: bool) -> Story:
         """Explain a pod, as `kubectl sunk explain pod` does."""
-        return Story(explanations=(await self._explainer(namespace).pod(name),))
+        explainer = Explainer.over(self._sides, namespace, sees_all_pods=sees_all_pods)
+        return Story(explanations=(await explainer.pod(name),))
 
-    async def explain_gang(self, namespace: str, name: str) -> Story:
+    async def explain_gang(self, namespace: str, name: str, *, sees_all_pods: bool) -> Story:
         """Explain the gangs with this name, or with an owner of this name, as `kubectl sunk explain gang` does."""
-        return Story(explanations=await self._explainer(namespace).gangs(name))
+        explainer = Explainer.over(self._sides, namespace, sees_all_pods=sees_all_pods)
+        return Story(explanations=await explainer.gangs(name))
 
-    async def explain_node(self, name: str, *, with_devices: bool) -> Story:
-        """Return a node's history and, with `with_devices`, who has its devices."""
+    async def explain_node(self, name: str, *, sees_all_pods: bool) -> Story:
+        """Return a node's history and, if the viewer sees all pods, who has its devices."""
+        found: list[Explanation] = []
         past = await self._reader().past(name)
-        found: list[Explanation] = [await self._explainer("").node(name)] if with_devices else []
+        if sees_all_pods:
+            found.append(await Explainer.over(self._sides, "", sees_all_pods=True).node(name))
+        elif past is not None:
+            past = without_texts_of_others(past)
         return Story(explanations=found, history=find_history(past) if past is not None else None)
 
     def _reader(self) -> PoolReader:
         return PoolReader.over(self._sides, namespace=self._namespace)
-
-    def _explainer(self, namespace: str) -> Explainer:
-        return Explainer.over(self._sides, namespace)
 
     async def _events(self, unread: list[str]) -> tuple[Event, ...]:
         """Return the Events that the scheduler, the syncer and the operator have written."""

@@ -47,12 +47,14 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
 class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     """What the person may read of all that the scheduler decides on for the pods of one namespace.
 
-    `unread`: what could not be read, and why; a field that may be None is None then. `known_names`: the
+    `sees_all_pods`: the person may see the names of pods in all namespaces. If not, reasons name only pods of this
+    namespace. `unread`: what could not be read, and why; a field that may be None is None then. `known_names`: the
     `schedulerName`s that belong to this scheduler; if no scheduler has the name that was asked for, those of all
     schedulers. `others`: the pods of other schedulers that have not ended. `placed`: the pods of this scheduler that
     are on nodes. `storage`: the volumes, if the pods have any.
     """
 
+    sees_all_pods: bool
     settings: SchedulerSettings | None = None
     known_names: frozenset[str] = frozenset()
     nodes: tuple[Node, ...] | None = None
@@ -163,7 +165,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         everyone = [pod for pod in (*self.others, *self.placed) if pod.spec.node_name]
         around = Surroundings.of({node.name: node for node in self.nodes or ()}, everyone)
         waiting = [pod for pod in gang.first_wave if not pod.spec.node_name]
-        avoided = avoid_nodes(waiting, around, but={pod.uid for pod in gang.members}, names_all=True)
+        avoided = avoid_nodes(waiting, around, but={pod.uid for pod in gang.members}, names_all=self.sees_all_pods)
         slurm_nodes = {pod.spec.node_name: slurm_node_of(pod) for pod in self.slurmd_pods or ()}
         return {slurm_nodes[node]: why for node, why in avoided.items() if node in slurm_nodes}
 
@@ -193,10 +195,15 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterReader:
-    """Reads a `ReadableCluster`, and notes what the person may not read. `settings`: the scheduler's, if known."""
+    """Reads a `ReadableCluster`, and notes what the person may not read. `settings`: the scheduler's, if known.
 
-    def __init__(self, kube: Kube, settings: SchedulerSettings | None = None) -> None:
+    `sees_all_pods`: the person may see the names of pods in all namespaces. The connection to the apiserver may have
+    more rights than the person.
+    """
+
+    def __init__(self, kube: Kube, settings: SchedulerSettings | None = None, *, sees_all_pods: bool) -> None:
         self._kube = kube
+        self._sees_all_pods = sees_all_pods
         self._at_hand = settings
         self._unread: list[str] = []
 
@@ -214,7 +221,10 @@ class ClusterReader:
         pods, known = tuple(pods), await read_settings(self._kube, self._at_hand, self._unread)
         settings = next((each for each in known if scheduler in each.scheduler_names), None)
         if known and settings is None:
-            return ReadableCluster(known_names=frozenset(name for each in known for name in each.scheduler_names))
+            return ReadableCluster(
+                sees_all_pods=self._sees_all_pods,
+                known_names=frozenset(name for each in known for name in each.scheduler_names),
+            )
         nodes = await self._or_not("nodes", self._kube.list_objects(paths.NODES, Node))
         slurmd = await self._slurmd_pods(settings)
         not_ours = f"spec.schedulerName!={scheduler},status.phase!=Succeeded,status.phase!=Failed"
@@ -229,6 +239,7 @@ class ClusterReader:
                 "pods on nodes", self._kube.list_objects(paths.ALL_PODS, Pod, field_selector=own)
             )
         return ReadableCluster(
+            sees_all_pods=self._sees_all_pods,
             settings=settings,
             known_names=frozenset(settings.scheduler_names if settings is not None else (scheduler,)),
             nodes=_tuple(nodes),

@@ -189,7 +189,7 @@ class PageServer:
         sight, namespace = await self._sight(request), request.match_info["namespace"]
         if not sight.sees_pods_of(namespace):
             raise PageDenied(403, f"you may not get pods in namespace {namespace}")
-        return _json(await self._stories.of_pod(namespace, request.match_info["name"]))
+        return _json(await self._stories.of_pod(namespace, request.match_info["name"], sight))
 
     async def _explain_job(self, request: web.Request) -> web.Response:
         sight, id_ = await self._sight(request), int(request.match_info["id"])

@@ -33,17 +33,21 @@ class Stories:
         self._known = cachetools.TTLCache(_REMEMBERED, _KEPT_S, clock)
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
-    async def of_pod(self, namespace: str, name: str) -> Story:
-        """Return why a pod is in its state, from `PageSource.explain_pod`, or the same answer of the last seconds."""
-        return await self._once(("pod", namespace, name), lambda: self._feed.source.explain_pod(namespace, name))
+    async def of_pod(self, namespace: str, name: str, sight: Sight) -> Story:
+        """Return why a pod is in its state, from `PageSource.explain_pod`, or the same answer of the last seconds. The
+        viewer must have the right to see the pods of this namespace.
+        """
+        all_pods, ask = sight.sees_all_pods, self._feed.source.explain_pod
+        return await self._once(
+            ("pod", namespace, name, all_pods), lambda: ask(namespace, name, sees_all_pods=all_pods)
+        )
 
     async def of_node(self, name: str, sight: Sight) -> Story:
         """Return what holds a node back (drains, cordons), its history, and its devices if the viewer may see the pods
         of all namespaces.
         """
-        all_pods = sight.namespaces is None
-        read = self._feed.source.explain_node
-        story = await self._once(("node", name, str(all_pods)), lambda: read(name, with_devices=all_pods))
+        all_pods, read = sight.sees_all_pods, self._feed.source.explain_node
+        story = await self._once(("node", name, all_pods), lambda: read(name, sees_all_pods=all_pods))
         facts = self._feed.facts
         held = next((each for each in find_held(facts.pool) if each.node == name), None) if facts is not None else None
         first = held or HeldNode(node=name, slurm_node="", slurm="", holds=())
@@ -68,8 +72,11 @@ class Stories:
         own, gang = await self._once(("job", id_, sight), explain), facts.gang
         if gang is None or not sight.sees_pods_of(gang.namespace):
             return own
-        ask = self._feed.source.explain_gang
-        story = await self._once((PODS, gang.namespace, gang.name), lambda: ask(gang.namespace, gang.name))
+        all_pods, ask = sight.sees_all_pods, self._feed.source.explain_gang
+        story = await self._once(
+            (PODS, gang.namespace, gang.name, all_pods),
+            lambda: ask(gang.namespace, gang.name, sees_all_pods=all_pods),
+        )
         return msgspec.structs.replace(story, explanations=(*own.explanations, *story.explanations))
 
     async def _once(self, key: tuple[Hashable, ...], ask: Callable[[], Awaitable[Story]]) -> Story:

@@ -72,10 +72,19 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceOwner(msgspec.Struct, frozen=True):
-    """A pod, job or claim that has a device, in words. `uid`: the pod's uid, if the owner is a pod."""
+    """A pod, job or claim that has a device, in words. `uid`: the pod's uid, if the owner is a pod. `namespace`: that
+    of a pod or claim; empty for a job.
+    """
 
     text: str
     uid: str = ""
+    namespace: str = ""
+
+    def seen_from(self, namespace: str) -> DeviceOwner:
+        """Return the owner in words for people who may see the pods and claims of this namespace only."""
+        if self.namespace in ("", namespace):
+            return self
+        return msgspec.structs.replace(self, text=f"a {'pod' if self.uid else 'claim'} of another namespace")
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,14 +206,21 @@ def _unproved(facts: NodeFacts) -> tuple[str, ...]:
     return (f"no pod gets a device of this node: {why}",) if why else ()
 
 
-def devices_of(pod: Pod, facts: NodeFacts) -> tuple[str, ...]:
+def devices_of(pod: Pod, facts: NodeFacts, *, names_all: bool) -> tuple[str, ...]:
     """Return the devices of one pod as lines of text. If no driver is known to offer any of them, a line with the
-    devices in the pod's annotation is added.
+    devices in the pod's annotation is added. `names_all`: whether the lines name pods and claims of other namespaces
+    that have such a device, too, for a reader who may see all pods.
     """
     rows = [row for row in find_rows(facts) if any(owner.uid == pod.uid for owner in row.owners)]
+    if not names_all:
+        rows = [_seen_from(pod.metadata.namespace, row) for row in rows]
     noted = pod.annotations.get(names.ANNOTATION_DEVICES, "")
     is_known = any(row.is_driver_known for row in rows)
     return (*map(str, rows), *((f"{noted}, as noted on the pod",) if noted and not is_known else ()))
+
+
+def _seen_from(namespace: str, row: DeviceRow) -> DeviceRow:
+    return msgspec.structs.replace(row, owners=tuple(owner.seen_from(namespace) for owner in row.owners))
 
 
 def find_rows(facts: NodeFacts) -> Iterator[DeviceRow]:
@@ -284,7 +300,7 @@ def _by_claim(facts: NodeFacts, device: DeviceId) -> Iterator[DeviceOwner]:
         if not any(uid in pods for uid in users):
             whom = ", ".join(user.name for user in claim.status.reserved_for)
             how = f"of {whom}, not on this node" if whom else "reserved for nobody"
-            yield DeviceOwner(f"claim {'/'.join(claim.key)} {how}")
+            yield DeviceOwner(f"claim {'/'.join(claim.key)} {how}", namespace=claim.metadata.namespace)
 
 
 def _pod_owner(pod: Pod, job: str) -> DeviceOwner:
@@ -296,7 +312,8 @@ def _pod_owner(pod: Pod, job: str) -> DeviceOwner:
         else "without a claim: the device plugin may have chosen another device"
     )
     how = f"claim {claims}" if claims else by_count
-    return DeviceOwner(", ".join(filter(None, (f"pod {'/'.join(pod.key)}", how, job))), pod.uid)
+    text = ", ".join(filter(None, (f"pod {'/'.join(pod.key)}", how, job)))
+    return DeviceOwner(text, pod.uid, namespace=pod.metadata.namespace)
 
 
 def _job(job: SlurmJob) -> str:

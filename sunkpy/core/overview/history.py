@@ -19,6 +19,7 @@ from sunkpy.core.model.states import SlurmNode
 from sunkpy.core.model.times import parse_rfc3339, rfc3339
 from sunkpy.core.overview.table import Table
 
+_HIDDEN: Final = "not shown"
 _KUBELETS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _SHOWN: Final = (names.CONDITION_DRAIN, names.CONDITION_CORDON, names.CONDITION_NOT_RESPONDING)
 
@@ -54,6 +55,19 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     happenings: tuple[Happening, ...]
     unknown: tuple[str, ...]
     unread: tuple[str, ...] = ()
+
+
+def without_texts_of_others(past: NodePast) -> NodePast:
+    """Return the past for a viewer who may not see all pods: without the texts of Events on the Node that programs
+    other than sunkpy wrote. Such a text may name any pod on the node, as Karpenter's do; sunkpy's texts name none.
+    """
+    events = (
+        event
+        if event.by.startswith(names.PREFIX) or event.involved_object.kind != "Node"
+        else msgspec.structs.replace(event, message=_HIDDEN)
+        for event in past.events
+    )
+    return msgspec.structs.replace(past, events=tuple(events))
 
 
 def find_history(past: NodePast) -> History:

@@ -18,9 +18,14 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: frozenset[str] | None = frozenset()
     user: str = ""
 
+    @property
+    def sees_all_pods(self) -> bool:
+        """True if the viewer may see the names of pods in all namespaces."""
+        return not self.user and self.namespaces is None
+
     def sees_pods_of(self, namespace: str) -> bool:
         """True if the viewer may see the names of pods in this namespace, and messages about them."""
-        return not self.user and (self.namespaces is None or namespace in self.namespaces)
+        return self.sees_all_pods or (not self.user and namespace in (self.namespaces or ()))
 
     def sees_pod(self, pod: str) -> bool:
         """True if the viewer may see the name of a pod, `namespace/name`."""

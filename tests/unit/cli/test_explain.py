@@ -48,7 +48,7 @@ def say(world, name, message, **annotations):
 @contextlib.asynccontextmanager
 async def explainer(world, tmp_path, *, asks_slurm=False):
     async with connections(world, tmp_path) as (kube, slurm, _):
-        yield Explainer(kube, "default", slurm=slurm if asks_slurm else None)
+        yield Explainer(kube, "default", sees_all_pods=True, slurm=slurm if asks_slurm else None)
 
 
 async def of_pod(world, tmp_path, name="web", **how):

@@ -49,11 +49,22 @@ def test_each_file_stands_for_a_node():
 def test_the_devices_of_a_pod(facts, texts):
     own, other = pod("web", "0", devices="node-1/gpu-2"), pod("other", "1", job=8)
     facts = msgspec.structs.replace(facts, pods=(own, other), jobs=(slurm_job(7, 0, user="k8s"),))
-    assert devices_of(own, facts) == texts
+    assert devices_of(own, facts, names_all=True) == texts
+
+
+@pytest.mark.parametrize(
+    ("namespace", "also"),
+    [("default", "pod default/other, claim other-gpus, Slurm job 8"), ("team-b", "a pod of another namespace")],
+)
+def test_a_reader_who_may_not_see_all_pods_learns_no_name_of_another_namespace(namespace, also):
+    own, other = pod("web", "0"), pod("other", "0", job=8)
+    other = msgspec.structs.replace(other, metadata=msgspec.structs.replace(other.metadata, namespace=namespace))
+    (told,) = devices_of(own, node(slurm=None, offered=[], pods=(own, other)), names_all=False)
+    assert told == f"gpu 0: pod default/web, claim web-gpus, Slurm job 7 AND {also}"
 
 
 def test_a_pod_without_devices_has_none():
-    assert devices_of(pod("web", ""), node()) == ()
+    assert devices_of(pod("web", ""), node(), names_all=True) == ()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from sunkpy.core.health import State
 from sunkpy.core.model.events import Event
 from sunkpy.core.model.objects import Condition, Meta, NodeStatus, Taint
 from sunkpy.core.model.states import SlurmNode
-from sunkpy.core.overview.history import NodePast, find_history, history_table
+from sunkpy.core.overview.history import NodePast, find_history, history_table, without_texts_of_others
 from tests.unit.core.health.build import CHECK_FAILED, NOW, pod, record, stepped
 from tests.unit.core.health.build import node as sick
 from tests.unit.core.overview.test_pool import node, slurmd
@@ -129,6 +129,21 @@ def test_a_time_that_cannot_be_read_comes_first_and_breaks_nothing():
 def test_what_happened_often_is_one_row():
     rows = history_table(find_history(past(events=(event(count=3),)))).rows
     assert ("2026-11-20T09:00:00Z", "Kubernetes", "", "Event SlurmCordon (×3)", "Node node-1: bad fan") in rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "by", "text"),
+    [
+        ("Node", "karpenter", "Node node-1: not shown"),
+        ("Node", "", "Node node-1: not shown"),
+        ("Node", "sunkpy.dev/operator", "Node node-1: bad fan"),
+        ("Pod", "kubelet", "Pod node-1: bad fan"),
+    ],
+)
+def test_who_may_not_see_all_pods_reads_of_the_node_what_sunkpy_wrote(kind, by, text):
+    told = event(involvedObject={"kind": kind, "name": "node-1"}, reportingComponent=by)
+    found = find_history(without_texts_of_others(past(events=(told,))))
+    assert [each.text for each in found.happenings if each.what == "Event SlurmCordon"] == [text]
 
 
 def test_of_a_node_of_which_nothing_is_known_nothing_is_told():
