@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable
+from functools import cached_property
 from typing import Final, TypeVar
 
 import msgspec
@@ -44,7 +45,7 @@ class _ConfigMap(KubeObject, frozen=True, kw_only=True):
     data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
+class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What the person may read of all that the scheduler decides on for the pods of one namespace.
 
     `sees_all_pods`: the person may see the names of pods in all namespaces. If not, reasons name only pods of this
@@ -52,6 +53,9 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
     `schedulerName`s that belong to this scheduler; if no scheduler has the name that was asked for, those of all
     schedulers. `others`: the pods of other schedulers that have not ended. `placed`: the pods of this scheduler that
     are on nodes. `storage`: the volumes, if the pods have any.
+
+    A look-up table of nodes or slurmd pods is made when it is first needed: a pool may have 10,000 of them, and each
+    node of a large job is looked up.
     """
 
     sees_all_pods: bool
@@ -82,7 +86,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
             return Policy(gpu_resources=_GPUS)
         return self.settings.policy
 
-    @property
+    @cached_property
     def states(self) -> dict[str, str]:
         """Slurm node → its state, as the syncer wrote it on the slurmd pod."""
         pods = self.slurmd_pods or ()
@@ -92,20 +96,18 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         """Return the name of the Slurm node on the pod's Kubernetes node, from the slurmd pod there, or else from the
         annotation of the pod; empty if neither says it.
         """
-        on_node = (each for each in self.slurmd_pods or () if each.spec.node_name == pod.spec.node_name)
-        return next(map(slurm_node_of, on_node), pod.annotations.get(names.ANNOTATION_PLACED_ON, ""))
+        on_node = self._slurm_nodes_on.get(pod.spec.node_name)
+        return on_node[0] if on_node else pod.annotations.get(names.ANNOTATION_PLACED_ON, "")
 
     def slurm_node_at(self, hostname: str) -> str:
         """Return the Slurm node of the Node whose label `kubernetes.io/hostname` has this value; empty if none has."""
-        hosts = {node.name for node in self.nodes or () if node.labels.get(HOSTNAME) == hostname}
-        return next((slurm_node_of(pod) for pod in self.slurmd_pods or () if pod.spec.node_name in hosts), "")
+        return self._slurm_node_at.get(hostname, "")
 
     def node_behind(self, slurm_node: str) -> Node | None:
         """Return the Node on which the slurmd pod of this Slurm node runs; None if there is none, or it could not be
         read.
         """
-        hosts = {pod.spec.node_name for pod in self.slurmd_pods or () if slurm_node_of(pod) == slurm_node}
-        return next((node for node in self.nodes or () if node.name in hosts), None)
+        return self._node_behind.get(slurm_node)
 
     def path_to(self, slurm_node: str) -> tuple[str, ...]:
         """Return the switches above a Slurm node, widest first, as the scheduler sees them; empty if unknown."""
@@ -114,11 +116,37 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
             return (node.labels[label],) if node is not None and node.labels.get(label) else ()
         return path_told(self.places.get(slurm_node, ""))
 
-    @property
+    @cached_property
     def places(self) -> dict[str, str]:
         """Slurm node → its place in the network, as the syncer wrote it on the slurmd pod."""
         pods = self.slurmd_pods or ()
         return {slurm_node_of(pod): pod.annotations.get(names.ANNOTATION_TOPOLOGY, "") for pod in pods}
+
+    @cached_property
+    def _slurm_nodes_on(self) -> dict[str, list[str]]:
+        """Kubernetes node → the Slurm nodes of the slurmd pods there: mostly one, and two while a pod is replaced."""
+        found: dict[str, list[str]] = {}
+        for pod in self.slurmd_pods or ():
+            found.setdefault(pod.spec.node_name, []).append(slurm_node_of(pod))
+        return found
+
+    @cached_property
+    def _node_behind(self) -> dict[str, Node]:
+        """Slurm node → the Node on which its slurmd pod runs."""
+        found: dict[str, Node] = {}
+        for node in self.nodes or ():
+            for slurm_node in self._slurm_nodes_on.get(node.name, ()):
+                found.setdefault(slurm_node, node)
+        return found
+
+    @cached_property
+    def _slurm_node_at(self) -> dict[str, str]:
+        """Value of the label `kubernetes.io/hostname` → the Slurm node on the Node that has it."""
+        found: dict[str, str] = {}
+        for node in self.nodes or ():
+            if (on_node := self._slurm_nodes_on.get(node.name)) and (hostname := node.labels.get(HOSTNAME)):
+                found.setdefault(hostname, on_node[0])
+        return found
 
     def restricted(self, gang: Gang) -> Gang:
         """Return the gang with the restrictions of its namespace (`scheduler.access`), as far as they are known."""
@@ -133,7 +161,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.nodes is None or self.slurmd_pods is None:
             return None
-        candidates = self._candidates()
+        candidates = self._candidates
         unlike = {msgspec.json.encode(msgspec.structs.replace(spec, node_name="")): spec for spec in specs}
         each = (eligible_nodes(spec, candidates, gpu_resources=self.policy.gpu_resources) for spec in unlike.values())
         return in_common(tuple(each))
@@ -143,7 +171,7 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         found, pods = self.eligibility(deciding_specs(gang)), [pod for pod in gang.first_wave if pod.volume_claims]
         if found is not None and self.storage is not None and pods:
             may_grow = self.policy.may_grow(gang.options.partition)
-            found = within_reach(found, pods, self._candidates(), self.storage, may_grow=may_grow)
+            found = within_reach(found, pods, self._candidates, self.storage, may_grow=may_grow)
         return minus(found, self._avoided_by(gang)) if found is not None else None
 
     def within_limits(self, gang: Gang) -> Gang:
@@ -175,10 +203,17 @@ class ReadableCluster(msgspec.Struct, frozen=True, kw_only=True):
         known.
         """
         named = {uid: self.slurm_node_at(host) for uid, host in gang.named_hosts.items()}
-        each = {pod.uid: where for pod in gang.members if (where := self.eligibility([pod.spec])) is not None}
-        is_known = bool(named) and each.keys() == named.keys()
-        return (named, eligible_named_nodes(gang, named, each)) if is_known else ({}, None)
+        if not named or self.nodes is None or self.slurmd_pods is None:
+            return {}, None
+        there = {candidate.slurm_node: candidate for candidate in self._candidates}
+        gpus = self.policy.gpu_resources
+        each = {
+            pod.uid: eligible_nodes(pod.spec, [there[name]] if (name := named[pod.uid]) else [], gpu_resources=gpus)
+            for pod in gang.members
+        }
+        return named, eligible_named_nodes(gang, named, each)
 
+    @cached_property
     def _candidates(self) -> list[Candidate]:
         own = self.settings.scheduler_names if self.settings is not None else ()
         on_node: defaultdict[str, list[Pod]] = defaultdict(list)
