@@ -208,7 +208,9 @@ def explain_loss(pod: Pod, claims: Collection[ResourceClaim], owner_of: OwnerOf)
         return f"the claims of this pod were changed: they have {has}, and the pod runs with {', '.join(sorted(noted))}"
     for id in held if noted else ():
         if other := owner_of(id):
-            return f"device {id} of this pod was given to claim {'/'.join(other.key)} as well"
+            return (
+                f"device {id} of this pod was given to {shown_to(pod.metadata.namespace, other, kind='claim')} as well"
+            )
     return ""
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from sunkpy.core.gang.devices.chosen import DeviceDemand, choose_devices, explain_loss, note_devices
 from sunkpy.core.gang.devices.made import OWN_NAME
-from sunkpy.core.model.devices import DeviceClass
-from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, PodStatus
+from sunkpy.core.model.devices import DeviceClass, ResourceClaim
+from sunkpy.core.model.objects import ClaimRequestMapping, ExtendedClaimStatus, Meta, PodStatus
 from sunkpy.core.names import ANNOTATION_DEVICES
 from sunkpy.core.placement.admission import Verdict
 from tests.unit.core.gang.devices.claims import CLASSES, DRIVER, claim, device, node_with, pod_with, request
@@ -282,6 +282,12 @@ def test_what_is_written_on_a_claim():
             [claim("c", user="p", devices=["gpu-0"])],
             {device(0): claim("other", devices=["gpu-0"])},
             "device node-1/gpu-0 of this pod was given to claim default/other as well",
+        ),
+        (
+            "node-1/gpu-0",
+            [claim("c", user="p", devices=["gpu-0"])],
+            {device(0): ResourceClaim(metadata=Meta(name="other", namespace="team-b"))},
+            "device node-1/gpu-0 of this pod was given to a claim of another namespace as well",
         ),
     ],
 )
