@@ -23,6 +23,8 @@ from sunkpy.core.model.objects import Pod
 from sunkpy.core.placement.needs import count_gres
 
 _GPU: Final = "gpu"
+_DIGITS: Final = 6
+"""The most digits of a device index."""
 
 _Place = tuple[str, int]
 """A GRES by its name, and an index."""
@@ -75,11 +77,14 @@ def noted_on(pod: Pod) -> str:
 
 def noted_indices(note: str) -> Indices:
     """Return the device indices in the text of a pod's annotation, by GRES: `0,1` are those of `gpu`. The indices of a
-    GRES with a type, as in `gpu:h100:0`, stand under `gpu:h100` and also under `gpu`.
+    GRES with a type, as in `gpu:h100:0`, stand under `gpu:h100` and also under `gpu`. What is no index is left out,
+    because somebody else may have written the text.
     """
     found: Indices = {}
-    for word in filter(None, note.split(",")):
+    for word in note.split(","):
         gres, _, index = word.rpartition(":")
+        if not (index.isascii() and index.isdecimal() and len(index) <= _DIGITS):
+            continue
         for name in dict.fromkeys((gres or _GPU, gres_name(gres or _GPU))):
             found[name] = (*found.get(name, ()), int(index))
     return found

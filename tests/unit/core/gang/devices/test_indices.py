@@ -158,6 +158,7 @@ def test_indices_of_a_note_are_known_by_their_type_and_by_their_name():
     note = "gpu:a100:1,gpu:1g.5gb:4,nic:0"
     assert noted_indices(note) == {"gpu:a100": (1,), "gpu": (1, 4), "gpu:1g.5gb": (4,), "nic": (0,)}
     assert noted_indices("0,3") == {"gpu": (0, 3)}
+    assert noted_indices(f"x,gpu:,²,-1,{'9' * 5000},3") == {"gpu": (3,)}, "anybody may write it on a pod without a job"
 
 
 @st.composite
