@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from sunkpy.cli.access import NOT_ASKED, Access
-from sunkpy.cli.pod_exec import NoWay, relay_for
+from sunkpy.cli.pod_exec import NoWay, find_pod, relay_for
 from sunkpy.kube.client import Kube
 from sunkpy.runtime.settings import SlurmSettings, load
 from sunkpy.scheduler.settings import SchedulerSettings
@@ -19,13 +19,15 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """The connections of a command to the apiserver (`kube`) and to slurmrestd (`slurm`).
 
     `settings`: those of the scheduler, if --config names them. `not_asked`: why there is no way to Slurm, as text;
-    empty if there is one.
+    empty if there is one. `slurm_namespace`: the namespace of the Slurm cluster that `slurm` asks; empty if that is not
+    known, because the person gave only an address of slurmrestd.
     """
 
     kube: Kube
     slurm: Slurm | None
     settings: SchedulerSettings | None
     not_asked: str = ""
+    slurm_namespace: str = ""
 
     @property
     def namespace(self) -> str:
@@ -46,14 +48,16 @@ async def connected(access: Access) -> AsyncIterator[Sides]:
     """
     settings = load(access.config, SchedulerSettings) if access.config is not None else None
     slurm, not_asked = _slurm(access, settings), ""
+    namespace = settings.namespace if settings is not None and not access.slurmrestd else access.namespace
     try:
         async with await Kube.connect(access.kubeconfig) as kube:
             if slurm is None:
                 try:
-                    slurm = Slurm.through(await relay_for(kube, access))
+                    namespace = (await find_pod(kube, access, "scheduler")).metadata.namespace
+                    slurm = Slurm.through(relay_for(kube, namespace, access.kubeconfig))
                 except NoWay as why:
                     not_asked = f"{NOT_ASKED}: {why}; see --slurmrestd"
-            yield Sides(kube=kube, slurm=slurm, settings=settings, not_asked=not_asked)
+            yield Sides(kube=kube, slurm=slurm, settings=settings, not_asked=not_asked, slurm_namespace=namespace)
     finally:
         if slurm is not None:
             await slurm.close()

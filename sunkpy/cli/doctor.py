@@ -8,10 +8,10 @@ import msgspec
 
 from sunkpy.cli.access import Access
 from sunkpy.cli.canary import Patience, run_job, run_pod
-from sunkpy.cli.connected import connected
+from sunkpy.cli.connected import Sides, connected
 from sunkpy.cli.installation_reader import InstallationReader
 from sunkpy.cli.options import IN_A_POD, Form, Shown, present
-from sunkpy.cli.pod_exec import ExecFailed, run_there, words_in
+from sunkpy.cli.pod_exec import ExecFailed, NoWay, find_pod, run_there, words_in
 from sunkpy.cli.readable_cluster import read_settings
 from sunkpy.core.overview.checks import Diagnosis, diagnose, render_checks
 from sunkpy.core.overview.installation import Canary, CanaryJob, Installation
@@ -41,19 +41,20 @@ async def examine(access: Access, form: Form, patience: Patience | None, *, by_e
                 _pod(sides.kube, found, sides.settings, namespace=where, patience=patience),
             )
             found = msgspec.structs.replace(found, tries=True, canary_job=job, canary_pod=pod)
-    diagnosis = diagnose(found)
-    if by_exec:
-        diagnosis = diagnosis.filled_by(await _inside(access, found))
+        diagnosis = diagnose(found)
+        if by_exec:
+            diagnosis = diagnosis.filled_by(await _inside(access, sides))
     lines = render_checks(diagnosis.checks, is_wide=form == "wide")
     return present(diagnosis, form, lambda: "\n".join(lines), diagnosis.exit_code)
 
 
-async def _inside(access: Access, found: Installation) -> Diagnosis:
-    """Return what `sunkpy doctor` finds when it runs in the scheduler's pod."""
-    pods = [pod for pod in found.processes or () if pod.component == "scheduler"]
-    pod = next((pod for pod in pods if pod.is_ready), None)
-    if pod is None:
-        raise ExecFailed("--exec needs a scheduler's pod, and none is ready; to name another namespace: -n")
+async def _inside(access: Access, sides: Sides) -> Diagnosis:
+    """Return what `sunkpy doctor` finds when it runs in the scheduler's pod of the person's Slurm cluster."""
+    where = msgspec.structs.replace(access, namespace=access.namespace or sides.namespace)
+    try:
+        pod = await find_pod(sides.kube, where, "scheduler")
+    except NoWay as why:
+        raise ExecFailed(f"run doctor in the scheduler's pod: {why}") from why
     words = words_in(pod, access.kubeconfig, ("sunkpy", "doctor", "-o", "json", "-n", pod.metadata.namespace))
     said = await run_there(words)
     try:

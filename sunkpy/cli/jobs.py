@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sunkpy.cli.access import Access
-from sunkpy.cli.connected import connected
+from sunkpy.cli.connected import Sides, connected
 from sunkpy.cli.options import NO_ANSWER, NO_SLURM, Form, Shown, present, show
 from sunkpy.cli.pod_exec import ExecFailed, NoWay, find_pod, run_there, words_in
 from sunkpy.cli.pool_reader import PoolReader
@@ -42,12 +42,27 @@ async def act(access: Access, order: JobOrder) -> Shown:
         if not numbers or order.is_trial:
             return _present(done, order.form, code)
         try:
-            pod = await find_pod(sides.kube, access, "slurmctld")
+            pod = await find_pod(sides.kube, _same_cluster(access, sides), "slurmctld")
         except NoWay as why:
             raise ExecFailed(f"run {order.verb} in slurmctld's pod: {why}") from why
         said = await run_there(words_in(pod, access.kubeconfig, command_for(order.verb, numbers)))
     done = msgspec.structs.replace(done, said="\n".join(filter(None, (said.out, said.error))))
     return _present(done, order.form, NO_SLURM if said.exit_code else code)
+
+
+def _same_cluster(access: Access, sides: Sides) -> Access:
+    """Return the access to the cluster whose jobs were read: in another one, a job of this number is another job.
+
+    Raises:
+        NoWay: the namespace of that cluster is not known, or `access` names another one.
+    """
+    namespace = sides.slurm_namespace
+    if not namespace:
+        raise NoWay("--slurmrestd does not say which Slurm cluster that is; give its namespace: -n")
+    if access.namespace not in ("", namespace):
+        settings = f"the settings of --config are those of namespace {namespace}"
+        raise NoWay(f"{settings}, not of {access.namespace}; leave out -n, or give the --config of that cluster")
+    return msgspec.structs.replace(access, namespace=namespace)
 
 
 def _present(done: JobsDone, form: Form, exit_code: int) -> Shown:

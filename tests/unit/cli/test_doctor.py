@@ -18,7 +18,7 @@ from sunkpy.core.overview.installation import Seen
 from sunkpy.volumes.metrics import VolumesCollector
 from sunkpy.volumes.settings import VolumesSettings
 from tests.doubles.serving import serving
-from tests.unit.cli.installed import installed, our_pod
+from tests.unit.cli.installed import installed, our_pod, ready
 from tests.unit.cli.test_overview import shown
 from tests.unit.scheduler.world import connections
 
@@ -180,7 +180,18 @@ async def test_who_may_not_enter_the_pod_is_told_so(world, tmp_path, kubectl_say
     assert (code, text.startswith("sunkpy: kubectl --kubeconfig "), "(Forbidden)" in text) == (1, True, True)
     world.remove("pods", "slurm", "slurm-scheduler-0")
     code, text = await shown(world, tmp_path, "doctor", "--exec")
-    assert (code, text.startswith("sunkpy: --exec needs a scheduler's pod, and none is ready")) == (1, True)
+    said = "sunkpy: run doctor in the scheduler's pod: there is no scheduler pod; "
+    assert (code, text.startswith(said)) == (1, True)
+
+
+async def test_of_several_clusters_the_one_to_look_from_has_to_be_named(world, tmp_path, kubectl_says):
+    asked = kubectl_says('{"checks": []}')
+    world.put("pods", our_pod("scheduler", namespace="other", conditions=ready(is_so=False)))
+    code, text = await shown(world, tmp_path, "doctor", "--exec")
+    assert (code, "scheduler pods in the namespaces other, slurm: name one of them with -n" in text) == (1, True)
+    assert not asked.exists()
+    await shown(world, tmp_path, "doctor", "--exec", "-n", "slurm")
+    assert " -n slurm exec slurm-scheduler-0 " in asked.read_text()
 
 
 # ------------------------------------------------------------------------------------------------------------- canary

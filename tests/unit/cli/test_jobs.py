@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
-from tests.unit.cli.installed import our_pod
+from sunkpy.cli import kubectl
+from tests.unit.cli.installed import our_pod, ready
 from tests.unit.cli.test_explain import say
+from tests.unit.cli.test_overview import shown
 from tests.unit.cli.test_pod_exec import RELAYS, asked, world
 
 __all__ = ["world"]
@@ -93,7 +96,56 @@ async def test_who_may_not_enter_slurmctlds_pod_is_told_so(pool, tmp_path):
     world, (mine, *_) = pool
     world.remove("pods", "slurm", "slurm-slurmctld-0")
     code, text, ran = await act(world, tmp_path, "hold", str(mine))
-    assert (code, ran, text) == (1, [], "sunkpy: run hold in slurmctld's pod: no slurmctld pod is ready\n")
+    said = "there is no slurmctld pod in namespace slurm; give the namespace of the Slurm cluster: -n"
+    assert (code, ran, text) == (1, [], f"sunkpy: run hold in slurmctld's pod: {said}\n")
+
+
+async def test_a_job_of_one_cluster_is_never_cancelled_in_another_one(pool, tmp_path):
+    world, (mine, *_) = pool
+    world.put("pods", our_pod("slurmctld", namespace="other"))
+    code, _, ran = await act(world, tmp_path, "cancel", str(mine))
+    assert (code, ran) == (0, [f"scancel {mine}"])
+    assert "-n slurm exec slurm-slurmctld-0 " in (tmp_path / "started").read_text().splitlines()[-1]
+    (tmp_path / "started").unlink()
+    world.api.change("pods", "slurm", "slurm-slurmctld-0", {"status": {"conditions": ready(is_so=False)}})
+    code, text, ran = await act(world, tmp_path, "cancel", str(mine))
+    assert (code, ran) == (1, [])
+    assert "run cancel in slurmctld's pod: no slurmctld pod is ready in namespace slurm; see why: " in text
+    (tmp_path / "started").unlink()
+    world.put("pods", our_pod("scheduler", namespace="other"))
+    world.api.change("pods", "slurm", "slurm-scheduler-0", {"status": {"conditions": ready(is_so=False)}})
+    code, text, ran = await act(world, tmp_path, "cancel", str(mine))
+    assert (code, ran) == (3, [])
+    assert text.startswith("Nothing was changed: the jobs cannot be read.")
+
+
+async def test_the_settings_say_in_which_namespace_slurmctld_is(pool, tmp_path):
+    world, (mine, *_) = pool
+    world.put("pods", our_pod("slurmctld", namespace="other"))
+    config = ("--config", str(tmp_path / "kubectl.yaml"))
+    code, _, ran = await act(world, tmp_path, "cancel", str(mine), *config)
+    assert (code, ran) == (0, [f"scancel {mine}"])
+    assert "-n slurm exec slurm-slurmctld-0 " in (tmp_path / "started").read_text()
+    (tmp_path / "started").unlink()
+    code, text, _ = await act(world, tmp_path, "cancel", str(mine), *config, "-n", "other")
+    assert (code, (tmp_path / "started").exists()) == (1, False)
+    assert "the settings of --config are those of namespace slurm, not of other; leave out -n, or give" in text
+
+
+async def test_beside_an_address_of_slurmrestd_the_cluster_has_to_be_named(pool, tmp_path):
+    world, (mine, *_) = pool
+    started, program = tmp_path / "started", tmp_path / "kubectl"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {started}\n')
+    program.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = ("jobs", "cancel", str(mine))
+    code, text = await shown(world, tmp_path, *words, command=kubectl, env=env)
+    why = "--slurmrestd does not say which Slurm cluster that is; give its namespace: -n"
+    assert (code, text, started.exists()) == (1, f"sunkpy: run cancel in slurmctld's pod: {why}\n", False)
+    code, _ = await shown(world, tmp_path, *words, "-n", "slurm", command=kubectl, env=env)
+    assert (code, f"-n slurm exec slurm-slurmctld-0 -c slurmctld -- scancel {mine}\n" in started.read_text()) == (
+        0, True,
+    )  # fmt: skip
 
 
 async def test_what_is_no_number_of_a_job_is_refused(world, tmp_path):

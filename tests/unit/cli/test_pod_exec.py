@@ -92,21 +92,43 @@ async def test_who_may_not_enter_the_pod_gets_the_half_that_they_may_read(world,
     ) in words
 
 
-async def test_a_slurm_cluster_that_is_not_named_is_not_guessed(world, tmp_path):
+@pytest.mark.parametrize("not_ready", ["", "slurm", "other"])
+async def test_a_slurm_cluster_that_is_not_named_is_not_guessed(world, tmp_path, not_ready):
     world.put("pods", our_pod("scheduler", namespace="other"))
+    if not_ready:
+        world.api.change("pods", not_ready, "slurm-scheduler-0", {"status": {"conditions": ready(is_so=False)}})
     _, text, started = await asked(world, tmp_path, "queue")
     assert "not asked: there are scheduler pods in the namespaces other, slurm: name one of them with -n" in " ".join(
         text.split()
     )
     assert started == []
-    code, text, started = await asked(world, tmp_path, "queue", "-n", "slurm")
+    well = "other" if not_ready == "slurm" else "slurm"
+    code, text, started = await asked(world, tmp_path, "queue", "-n", well)
+    assert (code, text.startswith("Nothing waits"), len(started)) == (0, True, 1)
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+async def test_pods_that_have_ended_make_no_slurm_cluster(world, tmp_path, phase):
+    world.put("pods", our_pod("scheduler", namespace="removed", phase=phase, conditions=ready(is_so=False)))
+    code, text, started = await asked(world, tmp_path, "queue")
     assert (code, text, len(started)) == (0, "Nothing waits.\n", 1)
 
 
-async def test_without_a_ready_scheduler_that_is_said(world, tmp_path):
+@pytest.mark.parametrize("options", [(), ("-n", "slurm")])
+async def test_without_a_ready_scheduler_that_is_said(world, tmp_path, options):
     world.api.change("pods", "slurm", "slurm-scheduler-0", {"status": {"conditions": ready(is_so=False)}})
-    code, text, _ = await asked(world, tmp_path, "queue", "-n", "slurm")
-    assert (code, "not asked: no scheduler pod is ready in namespace slurm" in " ".join(text.split())) == (3, True)
+    code, text, _ = await asked(world, tmp_path, "queue", *options)
+    said = (
+        "not asked: no scheduler pod is ready in namespace slurm; see why: kubectl -n slurm describe pods "
+        "-l app.kubernetes.io/name=slurm,app.kubernetes.io/component=scheduler"
+    )
+    assert (code, said in " ".join(text.split())) == (3, True)
+
+
+async def test_without_a_scheduler_that_is_said(world, tmp_path):
+    code, text, _ = await asked(world, tmp_path, "queue", "-n", "here")
+    words = " ".join(text.split())
+    assert (code, "not asked: there is no scheduler pod in namespace here; give the namespace of" in words) == (3, True)
 
 
 async def test_a_pod_that_goes_away_is_not_blamed_on_slurmrestd_and_another_one_is_asked(world, tmp_path):
