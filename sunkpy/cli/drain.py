@@ -131,18 +131,20 @@ async def _carry_out(access: Access, order: DrainOrder, plan: PlanSteps) -> Show
         ]
     if len(done) == 1 and done[0].failure is not None:
         raise done[0].failure
-    return _present(done, order.form, ends, facts.unread)
+    unread = dict.fromkeys((*facts.unread, *(each.unread for each in done if each.unread)))
+    return _present(done, order.form, ends, tuple(unread))
 
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be changed; None
-    without one.
+    """The result for one node. `failure`: the error of Kubernetes or Slurm when the node was to be read or changed;
+    None without one. `unread`: why Slurm did not say how the node is; empty if it did, or was not asked.
     """
 
     now: NodeNow
     steps: Steps
     outcome: DrainOutcome
     failure: KubeError | errors.SlurmError | None = None
+    unread: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -161,10 +163,22 @@ async def _at_node(
     plan: PlanSteps,
     job_ends: Sequence[JobEnd],
 ) -> _Done:
-    """Plan the steps for one node, and carry them out unless it is a trial. An error in a step ends the steps of this
-    node, and is returned in the result, so that other nodes are still changed.
+    """Read one node, plan its steps, and carry them out unless it is a trial. An error ends the steps of this node, and
+    is returned in the result, so that other nodes are still changed and the output has what was done. If only Slurm
+    does not say how the node is, Slurm was not asked.
     """
-    now = await _now(kube, slurm, facts, line)
+    slurm_state, unread = None, ""
+    if slurm is not None:
+        try:
+            slurm_state = await _in_slurm(slurm, line.slurm_node)
+        except errors.SlurmError as error:
+            unread = f"Slurm's side: {error.message}"
+    try:
+        node = await kube.get(paths.node(line.node), Node)
+    except KubeError as error:
+        now = _now(facts, line, None, slurm_state)
+        return _ended(order, now, Steps(left=(str(error),)), job_ends, failure=error, unread=unread)
+    now = _now(facts, line, node, slurm_state)
     steps, failure = plan(now, asker), None
     for number, step in enumerate(steps.steps if not order.is_trial else ()):
         try:
@@ -174,6 +188,18 @@ async def _at_node(
                 error.hint = _elsewhere(step, now)
             steps, failure = Steps(steps=steps.steps[:number], left=(*steps.left, str(error))), error
             break
+    return _ended(order, now, steps, job_ends, failure=failure, unread=unread)
+
+
+def _ended(
+    order: DrainOrder,
+    now: NodeNow,
+    steps: Steps,
+    job_ends: Sequence[JobEnd],
+    *,
+    failure: KubeError | errors.SlurmError | None,
+    unread: str,
+) -> _Done:
     outcome = DrainOutcome(
         node=now.held,
         is_done=not order.is_trial,
@@ -181,7 +207,7 @@ async def _at_node(
         left=steps.left,
         job_ends=tuple(job_ends),
     )
-    return _Done(now=now, steps=steps, outcome=outcome, failure=failure)
+    return _Done(now=now, steps=steps, outcome=outcome, failure=failure, unread=unread)
 
 
 def _elsewhere(step: DrainStep, now: NodeNow) -> str:
@@ -223,20 +249,22 @@ async def _named(kube: Kube, order: DrainOrder, facts: PoolFacts) -> tuple[list[
     return list(found.values()), missing
 
 
-async def _now(kube: Kube, slurm: Slurm | None, facts: PoolFacts, line: NodeLine) -> NodeNow:
-    """Read a node of the pool again, right before its steps are planned."""
-    node = await kube.get(paths.node(line.node), Node)
+def _now(facts: PoolFacts, line: NodeLine, node: Node | None, slurm: SlurmNode | None) -> NodeNow:
+    """Return a node as it was read right before its steps are planned. If its Node or its state in Slurm could not be
+    read (None), its holds are those of `facts`.
+    """
+    listed = next((each for each in facts.nodes or () if each.name == line.node), None)
     pod = next((each for each in facts.slurmd_pods or () if each.spec.node_name == line.node), None)
-    state = await _in_slurm(slurm, line.slurm_node) if slurm is not None else None
+    state = slurm or (state_of(pod, facts) if pod is not None else None)
     held = HeldNode(
         node=line.node,
         slurm_node=line.slurm_node,
         slurm=line.slurm,
-        holds=tuple(find_holds(node, pod, state or (state_of(pod, facts) if pod is not None else None))),
+        holds=tuple(find_holds(node or listed, pod, state)),
         jobs=line.jobs,
         pods=line.pods,
     )
-    return NodeNow(held=held, node=node, pod=pod, slurm=state)
+    return NodeNow(held=held, node=node, pod=pod, slurm=slurm)
 
 
 async def _in_slurm(slurm: Slurm, name: str) -> SlurmNode:

@@ -7,6 +7,7 @@ import json
 import jwt
 import pytest
 import yaml
+from aiohttp import web
 
 from sunkpy.cli import kubectl
 from sunkpy.core import names
@@ -187,3 +188,54 @@ async def test_what_one_node_refuses_does_not_keep_the_others(world, tmp_path):
     assert (code, node_of(world, 2)[0]) == (1, True)
     assert "node-1   n1           nothing" in text
     assert "PATCH /api/v1/nodes/node-1: " in text
+
+
+def without_node(world, name):
+    """The apiserver refuses to show this Node by itself, while lists have it."""
+    answer = world.api.handle
+
+    async def handle(request):
+        if (request.method, request.path) == ("GET", f"/api/v1/nodes/{name}"):
+            return web.json_response({"kind": "Status", "reason": "Forbidden", "message": "by a proxy"}, status=403)
+        return await answer(request)
+
+    world.api.handle = handle
+
+
+@pytest.mark.parametrize("command", [("drain", *REASON), ("verify",), ("undrain",)], ids=lambda words: words[0])
+async def test_a_node_that_cannot_be_read_does_not_keep_the_others(world, tmp_path, command):
+    for number in (1, 2):
+        checked = {"metadata": {"annotations": {names.ANNOTATION_VERIFY_SECONDS: "600"}}}
+        world.api.change("pods", "slurm", f"slurmd-{number}", checked)
+        if command == ("undrain",):
+            await shown(world, tmp_path, "drain", f"n{number}", *REASON)
+    before = node_of(world, 2)
+    without_node(world, "node-1")
+    code, text = await shown(world, tmp_path, *command, "n[1-2]", "-o", "json")
+    first, second = json.loads(text)["outcomes"]
+    assert (code, first["node"]["node"], first["steps"], len(second["steps"])) == (1, "node-1", [], 1)
+    assert first["left"] == ["GET /api/v1/nodes/node-1: by a proxy (HTTP 403)"]
+    assert node_of(world, 2) != before
+    assert len(first["node"]["holds"]) == (1 if command == ("undrain",) else 0)
+    code, text = await shown(world, tmp_path, *command, "n1")
+    assert (code, text.startswith("sunkpy: GET /api/v1/nodes/node-1: ")) == (1, True)
+
+
+async def test_what_slurm_does_not_say_of_one_node_does_not_keep_its_cordon(world, tmp_path):
+    @web.middleware
+    async def gate(request, handler):
+        is_of_one = request.path.endswith("/node/n1")
+        return web.json_response({"errors": []}, status=502) if is_of_one else await handler(request)
+
+    def app():
+        made = whole()
+        made.middlewares.append(gate)
+        return made
+
+    whole, world.slurm.app = world.slurm.app, app
+    code, text = await shown(world, tmp_path, "drain", "n[1-2]", *REASON)
+    assert (code, [node_of(world, number)[0] for number in (1, 2)]) == (0, [True, True])
+    assert "not read: Slurm's side: " in text
+    code, text = await shown(world, tmp_path, "drain", "n[1-2]", *REASON, "--slurm", "-o", "json")
+    first, second = json.loads(text)["outcomes"]
+    assert (code, first["left"], len(second["steps"])) == (1, ["Slurm was not asked: see what was not read"], 1)
