@@ -25,11 +25,13 @@ from sunkpy.core.model.slurmd import is_slurmd
 from sunkpy.core.model.times import utc_now
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.installation import (
+    LOGIN_COMPONENTS,
     AdmissionPolicy,
     HooksFound,
     Installation,
     Lease,
     OurPod,
+    OurWorkload,
     PolicyBinding,
     SharedVolume,
     SlurmFound,
@@ -55,8 +57,6 @@ _NOT_OURS: Final = "app.kubernetes.io/part-of!=sunkpy"
 _SLURMD_PODS: Final = f"{names.LABEL_ROLE}={names.ROLE_COMPUTE}"
 _INSTANCE, _NAME = "app.kubernetes.io/instance", "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
-_LOGIN_PODS: Final = frozenset({"login", "login-set", "own-login"})
-"""The components of pods in which people log in: those of `login`, of `login.sets` and of `login.perUser`."""
 _PROBE_S: Final = 5.0
 
 _RIGHTS: Final = (
@@ -160,6 +160,7 @@ class InstallationReader:
             policies=await self._listed("policies", _POLICIES, AdmissionPolicy, _OURS),
             bindings=await self._listed("bindings", _BINDINGS, PolicyBinding, _OURS),
             workloads=await self._try("workloads", self._workloads()),
+            our_workloads=await self._try("our_workloads", self._our_workloads()),
             nodes=await self._listed("nodes", paths.NODES, Node),
             heartbeats=None if heartbeats is None else {each.name: each.spec.renew_time or "" for each in heartbeats},
             nodesets=await self._listed("nodesets", paths.nodesets(self._namespace), NodeSet),
@@ -174,7 +175,7 @@ class InstallationReader:
     async def _shared(self, slurmd_pods: Iterable[Pod]) -> tuple[SharedVolume, ...]:
         where = paths.pods(self._namespace)
         of_cluster = await self._kube.list_objects(where, Pod, label_selector=f"{_NAME}=slurm")
-        login_pods = (pod for pod in of_cluster if pod.labels.get(_COMPONENT) in _LOGIN_PODS)
+        login_pods = (pod for pod in of_cluster if pod.labels.get(_COMPONENT) in LOGIN_COMPONENTS)
         claims = {
             (pod.metadata.namespace, volume.persistent_volume_claim.claim_name)
             for pod in (*slurmd_pods, *login_pods)
@@ -193,11 +194,25 @@ class InstallationReader:
             for kind, path in _WORKLOADS.items()
         }
 
+    async def _our_workloads(self) -> Mapping[str, tuple[OurWorkload, ...]]:
+        """Return the Deployments and StatefulSets of the Slurm cluster, and the operator's Deployment, by kind."""
+        operators, deployments, statefulsets = [
+            await self._kube.list_objects(
+                paths.collection("apps/v1", plural, where), OurWorkload, label_selector=f"{_OURS},{_NAME}={chart}"
+            )
+            for plural, where, chart in (
+                ("deployments", "", "sunkpy"),
+                ("deployments", self._namespace, "slurm"),
+                ("statefulsets", self._namespace, "slurm"),
+            )
+        ]
+        return {"Deployment": (*operators, *deployments), "StatefulSet": tuple(statefulsets)}
+
     async def _of_processes(self, found: Installation, processes: tuple[OurPod, ...]) -> Installation:
         return msgspec.structs.replace(
             found,
             processes=processes,
-            leases=await self._try("leases", self._leases(processes)),
+            leases=await self._try("leases", self._leases(found, processes)),
             secrets=await self._try("secrets", self._secrets(processes)),
             hooks=await self._try("hooks", self._hooks()),
             backups=await self._try("backups", read_backups(self._kube, self._namespace)),
@@ -220,12 +235,16 @@ class InstallationReader:
         found = (pod for pod in (*operators, *of_cluster) if names.LABEL_ROLE not in pod.labels)
         return tuple(pod for pod in found if pod.status.phase != "Succeeded")
 
-    async def _leases(self, processes: Iterable[OurPod]) -> tuple[Lease, ...]:
-        """Return the Leases by which the processes elect their leaders, named `<release>-<process>`."""
-        wanted = {(pod.metadata.namespace, f"{pod.labels.get(_INSTANCE, '')}-{pod.component}") for pod in processes}
+    async def _leases(self, found: Installation, processes: Iterable[OurPod]) -> tuple[Lease, ...]:
+        """Return the Leases by which the processes elect their leaders, named `<release>-<process>`, also of a process
+        that has no pod.
+        """
+        workloads = (each for ours in (found.our_workloads or {}).values() for each in ours)
+        owners: tuple[OurPod | OurWorkload, ...] = (*processes, *workloads)
+        wanted = {(each.metadata.namespace, f"{each.labels.get(_INSTANCE, '')}-{each.component}") for each in owners}
         spaces = sorted({namespace for namespace, _ in wanted})
         listed = await asyncio.gather(*(self._kube.list_objects(paths.leases(space), Lease) for space in spaces))
-        return tuple(lease for found in listed for lease in found if lease.key in wanted)
+        return tuple(lease for leases in listed for lease in leases if lease.key in wanted)
 
     async def _secrets(self, processes: Iterable[OurPod]) -> Mapping[str, bool]:
         sources = ((pod, volume.secret) for pod in processes for volume in pod.spec.volumes)

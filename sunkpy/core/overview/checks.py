@@ -15,7 +15,7 @@ from sunkpy.core.model.objects import Condition
 from sunkpy.core.model.states import SlurmJob
 from sunkpy.core.model.times import parse_rfc3339
 from sunkpy.core.nodeset.spec import NodeSet
-from sunkpy.core.overview.installation import Canary, CanaryJob, Installation, Seen
+from sunkpy.core.overview.installation import Canary, CanaryJob, Installation, OurWorkload, Seen
 from sunkpy.core.overview.table import count, first_of, printable
 from sunkpy.core.overview.volumes import volume_problems
 
@@ -251,6 +251,37 @@ def _processes(facts: Installation) -> _Verdict:
     return _Verdict(f"{count(len(pods), 'pod')} ready")
 
 
+def _replicas(facts: Installation) -> _Verdict:
+    """Check that no Deployment or StatefulSet lacks a pod: the pods alone do not show one that was never made."""
+    ours = [(f"{kind} {'/'.join(each.key)}", each) for kind, each in _our_workloads(facts)]
+    if not ours:
+        what_to_do = "Install charts sunkpy and slurm, or give the namespace: -n."
+        return _Verdict("there is no Deployment or StatefulSet of the charts", what_to_do)
+    off = [name for name, each in ours if each.is_off]
+    short = [
+        f"{name} ({each.status.ready_replicas} of {each.spec.replicas})"
+        for name, each in ours
+        if each.status.ready_replicas < each.spec.replicas
+    ]
+    found = [f"scaled to 0: {first_of(off, _SHOWN)}"] if off else []
+    found += [f"pods are missing or not ready: {first_of(short, _SHOWN)}"] if short else []
+    if found:
+        what_to_do = (
+            "Scale up what is at 0: kubectl scale. If a pod is missing, kubectl get events in its namespace says why, "
+            "such as a quota or an admission policy."
+        )
+        return _Verdict("; ".join(found), what_to_do)
+    return _Verdict(
+        f"{count(len(ours), 'Deployment or StatefulSet', 'Deployments and StatefulSets')}, none lacks a pod"
+    )
+
+
+def _our_workloads(facts: Installation) -> Iterator[tuple[str, OurWorkload]]:
+    for kind, found in (facts.our_workloads or {}).items():
+        for each in found:
+            yield kind, each
+
+
 def _versions(facts: Installation) -> _Verdict:
     ours = [pod for pod in facts.processes or () if pod.component in _PROCESSES]
     tags: dict[str, list[str]] = {}
@@ -354,6 +385,10 @@ def _nodesets(facts: Installation) -> _Verdict:
             "there is no NodeSet",
             "Install chart slurm. If it is in another namespace, name that: -n.",
         )
+    has_operator = any(each.component == "operator" for _, each in _our_workloads(facts))
+    if facts.our_workloads is not None and not has_operator:
+        found = f"no operator is installed, and {count(len(nodesets), 'NodeSet')} waits for one"
+        return _Verdict(found, "Install chart sunkpy.")
     unseen = ["/".join(n.key) for n in nodesets if n.status.observed_generation < n.metadata.generation]
     if unseen:
         what_to_do = "See that the operator leads, and what it logs."
@@ -492,6 +527,12 @@ _RULES: Final = (
         _file_servers,
     ),
     _Rule("processes", "read the pods of the charts", ("processes",), _processes),
+    _Rule(
+        "replicas",
+        "compared the Deployments and StatefulSets of the charts with their ready pods",
+        ("our_workloads",),
+        _replicas,
+    ),
     _Rule("versions", "compared the images of sunkpy's processes", ("processes",), _versions),
     _Rule("leaders", "read the Leases of sunkpy's processes", ("leases",), _leaders),
     _Rule("keys", "looked for the Secrets that pods of the charts mount", ("secrets",), _secrets),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,9 @@ from sunkpy.core.model.storage import ClaimReference
 from sunkpy.core.nodeset.spec import NodeSet
 from sunkpy.core.overview.backups import Backup
 from sunkpy.core.overview.volumes import VolumesOfPod
+
+LOGIN_COMPONENTS: Final = frozenset({"login", "login-set", "own-login"})
+"""The components of pods in which people log in: those of `login`, of `login.sets` and of `login.perUser`."""
 
 
 class OurContainer(Wire, frozen=True, kw_only=True):
@@ -63,6 +67,35 @@ class OurPod(KubeObject, frozen=True, kw_only=True):
     def is_ready(self) -> bool:
         """True if the pod's condition Ready is True."""
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+
+
+class OurWorkloadSpec(Wire, frozen=True, kw_only=True):
+    """How many pods one of the charts' Deployments or StatefulSets is to have."""
+
+    replicas: int = 1
+
+
+class OurWorkloadStatus(Wire, frozen=True, kw_only=True):
+    """How many pods of one of the charts' Deployments or StatefulSets are ready."""
+
+    ready_replicas: int = 0
+
+
+class OurWorkload(KubeObject, frozen=True, kw_only=True):
+    """A Deployment or StatefulSet of the charts, which makes the pods of a component."""
+
+    spec: OurWorkloadSpec = OurWorkloadSpec()
+    status: OurWorkloadStatus = OurWorkloadStatus()
+
+    @property
+    def component(self) -> str:
+        """The component that its pods run, by its label."""
+        return self.metadata.labels.get("app.kubernetes.io/component", "")
+
+    @property
+    def is_off(self) -> bool:
+        """True if it is scaled to 0, and its component has to run. Login pods may be stopped while nobody uses them."""
+        return not self.spec.replicas and self.component not in LOGIN_COMPONENTS
 
 
 class LeaseSpec(Wire, frozen=True, kw_only=True):
@@ -294,6 +327,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         workloads: kind → the DaemonSets, Deployments or StatefulSets that are not sunkpy's.
         heartbeats: Node → when its kubelet last renewed its Lease.
         processes: the charts' pods, except slurmd pods.
+        our_workloads: kind → the Deployments or StatefulSets of the charts.
         leases: the Leases of sunkpy's processes.
         secrets: each Secret that the pods need → whether it exists.
         slurm: what slurmrestd answered; None if it could not be asked.
@@ -314,6 +348,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     nodesets: tuple[NodeSet, ...] | None = None
     slurmd_pods: tuple[Pod, ...] | None = None
     processes: tuple[OurPod, ...] | None = None
+    our_workloads: Mapping[str, tuple[OurWorkload, ...]] | None = None
     leases: tuple[Lease, ...] | None = None
     hooks: HooksFound | None = None
     secrets: Mapping[str, bool] | None = None

@@ -45,6 +45,12 @@ def our_pod(component, *, name="slurm", namespace="slurm", **status):
     }
 
 
+def deployment(component, *, name="slurm", namespace="slurm", wanted=1, ready=1):
+    meta = our_pod(component, name=name, namespace=namespace)["metadata"]
+    meta |= {"name": f"slurm-{component}", "labels": meta["labels"] | PART}
+    return {"metadata": meta, "spec": {"replicas": wanted}, "status": {"readyReplicas": ready}}
+
+
 def made_before(hours):
     """The time, as in the name of a backup, and as Kubernetes writes it."""
     when = datetime.now(UTC) - timedelta(hours=hours)
@@ -105,6 +111,8 @@ def installed():
     world.put("nodesets", {"metadata": {"name": "gpu", "namespace": "slurm"}, "status": {}})
     world.put("pods", our_pod("scheduler"))
     world.put("pods", our_pod("operator", name="sunkpy", namespace="sunkpy-system"))
+    world.put("deployments", deployment("scheduler"))
+    world.put("deployments", deployment("operator", name="sunkpy", namespace="sunkpy-system"))
     world.put("leases", _lease("slurm-scheduler", "slurm", now))
     world.put("secrets", {"metadata": {"name": "slurm-jwt-key", "namespace": "slurm"}, "data": {"jwt.key": SECRET}})
     world.put("validatingadmissionpolicies", {"metadata": {"name": "slurm-notes", "labels": PART}})

@@ -18,12 +18,13 @@ from sunkpy.core.overview.installation import Seen
 from sunkpy.volumes.metrics import VolumesCollector
 from sunkpy.volumes.settings import VolumesSettings
 from tests.doubles.serving import serving
-from tests.unit.cli.installed import installed, our_pod, ready
+from tests.unit.cli.installed import deployment, installed, our_pod, ready
 from tests.unit.cli.test_overview import shown
 from tests.unit.scheduler.world import connections
 
 SOON = Patience(limit_s=5, every_s=0.01)
 AT_ONCE = Patience(limit_s=0, every_s=0.01)
+LEFT_BEHIND = {"metadata": {"name": "slurm-syncer", "namespace": "slurm"}, "spec": {"holderIdentity": ""}}
 
 
 @pytest.fixture
@@ -114,6 +115,27 @@ async def test_what_does_not_work_and_what_may_not_be_read_is_said_with_an_exit_
     assert code == 2
     assert "failed    keys: missing: slurm/slurm-jwt-key\n" in text
     assert "failed    slurmrestd: " in text
+
+
+async def test_a_process_without_any_pod_is_missed(world, tmp_path):
+    world.put("deployments", deployment("syncer", wanted=0, ready=0))
+    world.remove("pods", "sunkpy-system", "slurm-operator-0")
+    operator = deployment("operator", name="sunkpy", namespace="sunkpy-system", ready=0)
+    world.put("deployments", operator)
+    world.put("leases", LEFT_BEHIND)
+    code, text = await shown(world, tmp_path, "doctor", "-n", "slurm")
+    assert code == 2
+    assert (
+        "failed    replicas: scaled to 0: Deployment slurm/slurm-syncer; "
+        "pods are missing or not ready: Deployment sunkpy-system/slurm-operator (0 of 1)\n"
+    ) in text
+    assert "failed    leaders: slurm/slurm-syncer has no holder\n" in text
+    world.api.forbidden.add("deployments")
+    code, text = await shown(world, tmp_path, "doctor", "-n", "slurm")
+    assert (code, "skipped   replicas: GET /apis/apps/v1/deployments: deployments.apps is forbidden" in text) == (
+        1,
+        True,
+    )
 
 
 async def test_without_an_apiserver_that_is_what_is_said(world, tmp_path):

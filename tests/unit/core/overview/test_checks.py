@@ -25,6 +25,7 @@ from sunkpy.core.overview.installation import (
     OurContainer,
     OurPod,
     OurPodSpec,
+    OurWorkload,
     PolicyBinding,
     Seen,
     SharedVolume,
@@ -47,6 +48,17 @@ def our_pod(component, *, tag="0.1.0", ready=True):
         spec=OurPodSpec(containers=(OurContainer(name=component, image=f"registry:5000/sunkpy:{tag}"),)),
         status=PodStatus(phase="Running", conditions=READY if ready else ()),
     )
+
+
+def ours(component, *, wanted=1, ready=1):
+    labels = {"app.kubernetes.io/component": component}
+    meta = {"namespace": "slurm", "name": f"slurm-{component}", "labels": labels}
+    body = {"metadata": meta, "spec": {"replicas": wanted}, "status": {"readyReplicas": ready}}
+    return msgspec.convert(body, OurWorkload)
+
+
+def deployed(*others):
+    return {"our_workloads": {"Deployment": (ours("operator"), *others), "StatefulSet": (ours("slurmctld"),)}}
 
 
 def lease(holder="slurm-scheduler-0/10.0.0.1", renewed="2026-11-24T02:59:55.000000Z"):
@@ -119,6 +131,7 @@ WELL = Installation(
     nodesets=(nodeset(Condition(type="Available", status="True")),),
     slurmd_pods=(ready_slurmd(1), ready_slurmd(2)),
     processes=(our_pod("scheduler"), our_pod("syncer"), our_pod("slurmctld", tag="24.11")),
+    **deployed(ours("scheduler"), ours("syncer"), ours("own-login", wanted=0, ready=0)),
     leases=(lease(),),
     hooks=HooksFound(ready={"slurm/slurm-hooks": 2}, answers={"slurm/slurm-hooks": ""}),
     secrets={"slurm/slurm-jwt-key": True},
@@ -174,6 +187,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "restrictCriticalPods is false",
         "ok        file servers: slurmd and login pods have homes and shared folders without a claim",
         "ok        processes: 3 pods ready",
+        "ok        replicas: 5 Deployments and StatefulSets, none lacks a pod",
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
         "ok        leaders: 1 Lease held and renewed",
         "ok        keys: pods need 1 Secret, and none is missing (only names were read)",
@@ -274,6 +288,27 @@ TROUBLES = {
         {"processes": (our_pod("scheduler", ready=False),)}, "processes", "failed", "not ready: slurm/slurm-scheduler",
     ),
     "nothing is installed": ({"processes": ()}, "processes", "failed", "no pod of the charts was found"),
+    "a process is scaled to 0 and forgotten": (
+        deployed(ours("syncer", wanted=0, ready=0)),
+        "replicas", "failed", "scaled to 0: Deployment slurm/slurm-syncer",
+    ),
+    "a quota refuses a pod": (
+        deployed(ours("syncer", ready=0), ours("scheduler", wanted=2)), "replicas", "failed",
+        "pods are missing or not ready: Deployment slurm/slurm-syncer (0 of 1), "
+        "Deployment slurm/slurm-scheduler (1 of 2)",
+    ),
+    "a login pod is missing": (
+        deployed(ours("login", ready=0)), "replicas", "failed",
+        "pods are missing or not ready: Deployment slurm/slurm-login (0 of 1)",
+    ),
+    "nothing makes pods": (
+        {"our_workloads": {"Deployment": (), "StatefulSet": ()}, "nodesets": ()},
+        "replicas", "failed", "there is no Deployment or StatefulSet of the charts",
+    ),
+    "nobody acts on NodeSets": (
+        {"our_workloads": {"Deployment": (ours("syncer"),)}},
+        "NodeSets", "failed", "no operator is installed, and 1 NodeSet waits for one",
+    ),
     "two versions": (
         {"processes": (our_pod("scheduler"), our_pod("operator", tag="0.2.0"))},
         "versions", "warning", "0.1.0: scheduler; 0.2.0: operator",
@@ -436,7 +471,7 @@ def test_a_pod_that_ended_and_has_a_successor_is_no_trouble(phase):
 @pytest.mark.parametrize(
     "field",
     ["has_nodeset_kind", "rights", "policies", "bindings", "workloads", "shared", "nodes", "heartbeats", "nodesets",
-     "slurmd_pods", "processes", "leases", "hooks", "secrets", "slurm"],
+     "slurmd_pods", "processes", "our_workloads", "leases", "hooks", "secrets", "slurm"],
 )  # fmt: skip
 def test_what_could_not_be_read_is_skipped_with_why(field):
     diagnosis = diagnose(msgspec.structs.replace(WELL, **{field: None}, unread={field: "forbidden to you"}))
