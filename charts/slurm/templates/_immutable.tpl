@@ -34,7 +34,7 @@ name none: one that is there keeps its own]). */}}
 {{- end -}}
 accessModes: {{ toJson .modes }}
 {{- with hasKey . "set" | ternary $class .named }}
-storageClassName: {{ . }}
+storageClassName: {{ . | quote }}
 {{- end }}
 resources: {requests: {storage: {{ $size }}}}
 {{- end }}

@@ -169,12 +169,12 @@ spec:
     - {name: ssh-keys, configMap: {name: {{ .root.Release.Name }}-ssh-keys}}
     {{- include "slurm.sshCAVolume" .root | nindent 4 }}
     # sshd refuses a host key that others could read.
-    - {name: host-keys, secret: {secretName: {{ include "slurm.sshHostSecret" .root }}, defaultMode: 0400}}
+    - {name: host-keys, secret: {secretName: {{ include "slurm.sshHostSecret" .root | quote }}, defaultMode: 0400}}
     {{- end }}
     - {name: slurm, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
     - {name: scratch, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
     # Readable by all, for all in the one container that has it are user slurm; an fsGroup would change the homes.
-    - {name: keys, secret: {secretName: {{ include "slurm.slurmSecret" .root }}, defaultMode: 0444}}
+    - {name: keys, secret: {secretName: {{ include "slurm.slurmSecret" .root | quote }}, defaultMode: 0444}}
 {{- end }}
 
 {{- /* The sets of shared login pods: that of `login`, and those of `login.sets`, whose keys replace those of `login`. */}}

@@ -16,8 +16,8 @@ interval: {{ .interval }}
 honorLabels: true
 {{- with .root.Values.metricsSecret }}
 scheme: https
-authorization: {credentials: {name: {{ . }}, key: token}}
-tlsConfig: {serverName: sunkpy-metrics, ca: {secret: {name: {{ . }}, key: ca.crt}}}
+authorization: {credentials: {name: {{ . | quote }}, key: token}}
+tlsConfig: {serverName: sunkpy-metrics, ca: {secret: {name: {{ . | quote }}, key: ca.crt}}}
 {{- end }}
 {{- end }}
 
@@ -41,7 +41,7 @@ spec:
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   labels:
     {{- .labels | nindent 4 }}
     {{- with $values.labels }}

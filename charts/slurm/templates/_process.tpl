@@ -5,8 +5,8 @@ http: {port: 8080{{ if .Values.metricsSecret }}, secretFolder: {{ include "sunkp
 
 {{- /* Settings that syncer and scheduler have in common. Call with (dict "root" $ "part" … "user" … ["reader" …] "values" …). */}}
 {{- define "slurm.commonConfig" -}}
-cluster: {{ include "slurm.cluster" .root }}
-namespace: {{ .root.Release.Namespace }}
+cluster: {{ include "slurm.cluster" .root | quote }}
+namespace: {{ .root.Release.Namespace | quote }}
 slurm:
   url: http://{{ .root.Release.Name }}-slurmrestd:6820
   version: auto
@@ -18,7 +18,7 @@ slurm:
 leaderElection:
   enabled: true
   leaseName: {{ .root.Release.Name }}-{{ .part }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
 {{ include "slurm.http" .root }}
 log: {level: {{ .values.logLevel }}, format: json}
 pollSeconds: {{ .values.pollSeconds }}
@@ -87,7 +87,7 @@ topology: {{ . }}
 {{- with ($values | default dict).longestGraceSeconds }}{{ $_ := set $graces $partition (int .) }}{{ end }}
 {{- end }}
 {{ include "slurm.commonConfig" (dict "root" $ "part" "scheduler" "user" "k8s" "reader" "slurm" "values" .Values.scheduler) }}
-schedulerName: {{ include "slurm.schedulerName" . }}
+schedulerName: {{ include "slurm.schedulerName" . | quote }}
 aliases: {{ toJson .Values.scheduler.aliases }}
 workloads: {{ toJson .Values.scheduler.workloads }}
 suspendOwners: {{ .Values.scheduler.suspendOwners }}
@@ -129,7 +129,7 @@ isGuest: {{ include "slurm.isGuest" . | eq "true" }}
 {{- end }}
 
 {{- define "slurm.loginsConfig" -}}
-namespace: {{ .Release.Namespace }}
+namespace: {{ .Release.Namespace | quote }}
 leaderElection: {leaseName: {{ .Release.Name }}-logins}
 {{ include "slurm.http" . }}
 log: {level: {{ .Values.login.perUser.process.logLevel }}, format: json}
@@ -228,12 +228,12 @@ spec:
       volumes:
         - {name: config, configMap: {name: {{ $name }}}}
         {{- with .root.Values.metricsSecret }}
-        - {name: metrics, secret: {secretName: {{ . }}, defaultMode: 0440}}
+        - {name: metrics, secret: {secretName: {{ . | quote }}, defaultMode: 0440}}
         {{- end }}
         {{- if .token }}
         - {name: token, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
         {{- end }}
         {{- if or .token (not .keyless) }}
-        - {name: keys, secret: {secretName: {{ include "slurm.jwtSecret" .root }}, defaultMode: 0440}}
+        - {name: keys, secret: {secretName: {{ include "slurm.jwtSecret" .root | quote }}, defaultMode: 0440}}
         {{- end }}
 {{- end }}

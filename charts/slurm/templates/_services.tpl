@@ -44,7 +44,7 @@ its name and the root. */}}
 {{- if $services }}
 services.list: {{ printf "%s\n" (include "slurm.serviceOrder" (dict "path" (printf "services of NodeSet %s: services" .name) "services" $services) | trim) | toJson }}
 {{- range $name, $service := $services }}
-{{ $name }}: {{ $service.script | toJson }}
+{{ $name | quote }}: {{ $service.script | toJson }}
 {{- end }}
 {{- end }}
 {{- end }}

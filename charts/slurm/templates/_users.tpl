@@ -91,7 +91,7 @@ people. Arguments as above. */}}
 {{- define "slurm.sshCAVolume" -}}
 {{- with .Values.login.ssh.existingCASecret }}
 {{- $items := list (dict "key" "trusted_user_ca_keys" "path" "trusted_user_ca_keys") (dict "key" "revoked_keys" "path" "revoked_keys") }}
-- {name: ssh-ca, secret: {secretName: {{ . }}, items: {{ toJson $items }}}}
+- {name: ssh-ca, secret: {secretName: {{ . | quote }}, items: {{ toJson $items }}}}
 {{- end }}
 {{- end }}
 {{- define "slurm.computeHostSecret" -}}{{ .Values.keys.existingComputeSshHostSecret | default (printf "%s-compute-ssh-host-key" .Release.Name) }}{{- end }}
@@ -151,7 +151,7 @@ before the other containers of its pod, and keeps it running. */}}
 {{- include "slurm.peopleVolumes" . }}
 {{- if .Values.users.sssd.enabled }}
 - {name: directory, emptyDir: {sizeLimit: 1Gi}}
-- {name: sssd, secret: {secretName: {{ include "slurm.sssdSecret" . }}, defaultMode: 0400}}
+- {name: sssd, secret: {secretName: {{ include "slurm.sssdSecret" . | quote }}, defaultMode: 0400}}
 - {name: sssd-scratch, emptyDir: {medium: Memory, sizeLimit: 64Mi}}
 {{- end }}
 {{- end }}

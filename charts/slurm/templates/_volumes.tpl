@@ -32,7 +32,7 @@ Call with (dict "root" $ "settings" … "volumes" {name of the pod's volume: its
 {{- /* The volume with the Secret of metrics, which this container adds to its pod. */}}
 {{- define "slurm.volumesSecret" -}}
 {{- if and (include "slurm.watchesVolumes" .) .Values.metricsSecret }}
-- {name: metrics, secret: {secretName: {{ .Values.metricsSecret }}, defaultMode: 0440}}
+- {name: metrics, secret: {secretName: {{ .Values.metricsSecret | quote }}, defaultMode: 0440}}
 {{- end }}
 {{- end }}
 

@@ -4,7 +4,7 @@
 
 {{- define "sunkpy.labels" -}}
 app.kubernetes.io/name: sunkpy
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 app.kubernetes.io/part-of: sunkpy
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -13,12 +13,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "sunkpy.selector" -}}
 app.kubernetes.io/name: sunkpy
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end }}
 
 {{- define "sunkpy.config" -}}
-namespace: {{ .Release.Namespace }}
+namespace: {{ .Release.Namespace | quote }}
 resyncSeconds: {{ .Values.resyncSeconds }}
 slurmDrains:
   policy: {{ .Values.slurmDrains.policy }}
@@ -63,7 +63,7 @@ A dead node is left after a minute, unless values say otherwise. */}}
 {{- range .Values.tolerations }}{{ $said = append $said (.key | default "") }}{{ end -}}
 - {key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}
 - {key: sunkpy.dev/drain, operator: Exists, effect: NoSchedule}
-- {key: {{ .Values.lock.key }}, operator: Exists, effect: NoSchedule}
+- {key: {{ .Values.lock.key | quote }}, operator: Exists, effect: NoSchedule}
 {{- range list "not-ready" "unreachable" }}
 {{- $key := printf "node.kubernetes.io/%s" . }}
 {{- if not (or (has $key $said) (has "" $said)) }}

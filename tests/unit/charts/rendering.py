@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,16 @@ IMAGES: Mapping[str, Mapping[str, object]] = {
 """What an admin has to say of images, by chart."""
 _SHORT_LIVED = {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
 """A program of Go that ends before its garbage matters: a tenth less of a processor."""
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Reads YAML as helm and Kubernetes do: y and n are booleans, and 1e3 is a number."""
+
+    bool_values = yaml.SafeLoader.bool_values | {"y": True, "n": False}
+
+
+Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile("^[0-9]+[eE][0-9]+$"), list("0123456789"))
 
 
 class Refused(Exception):
@@ -114,11 +124,11 @@ def _rendered(chart: str, values: str, release: str) -> str:
 
 
 def render_folder(
-    chart: Path, values: Mapping[str, object] | None = None, *, release: str = "demo"
+    chart: Path, values: Mapping[str, object] | None = None, *, release: str = "demo", namespace: str = "research"
 ) -> Sequence[Manifest]:
     """The same of a chart elsewhere, with no other values than these."""
-    text = run_helm("template", release, str(chart), "--namespace", "research", values=values)
-    return [manifest for manifest in yaml.load_all(text, Loader=_Loader) if manifest]
+    text = run_helm("template", release, str(chart), "--namespace", namespace, values=values)
+    return [manifest for manifest in yaml.load_all(text, Loader=Loader) if manifest]
 
 
 def copy_charts(folder: Path, *, version: str) -> None:
