@@ -87,6 +87,11 @@ Call with (dict "root" $ "given" <slurmConfig.conf, keys in small letters>). */}
 {{- fail (printf "%s of NodeSet %s: with slurmConfig.conf.PreemptType %s, jobs would not preempt checks. Set PreemptType to preempt/partition_prio, or to preempt/qos and %s.qos to a QoS that all other QoS preempt" $path $name ($type | default "preempt/none") $path) }}
 {{- end }}
 {{- end }}
+{{- range $name, $partition := .root.Values.partitions }}
+{{- if and (hasSuffix "partition_prio" $type) (eq "0" (include "slurm.priorityTier" ($partition | default dict))) }}
+{{- fail (printf "partitions.%s.priorityTier: 0 is the tier of the checks of %s, which jobs of this partition would not preempt: set at least 1" $name $path) }}
+{{- end }}
+{{- end }}
 PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} PriorityTier=0 PreemptMode=CANCEL RootOnly=YES DisableRootJobs=NO Hidden=YES TRESBillingWeights=CPU=0
 {{- end }}
 {{- end }}
@@ -112,6 +117,9 @@ PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} Prior
 {{- prepend ($names | uniq | sortAlpha) "gpu" | join "," }}
 {{- end }}
 
+{{- /* Call with the values of a partition. */}}
+{{- define "slurm.priorityTier" -}}{{ kindIs "invalid" .priorityTier | ternary 1 .priorityTier | int }}{{- end }}
+
 {{- /* Lines of the partitions. slurmctld ends if a line names a NodeSet that it does not know. */}}
 {{- define "slurm.partitions" -}}
 {{- $sets := include "slurm.nodeSets" . | fromYaml }}
@@ -134,7 +142,7 @@ PartitionName=sunkpy-verify Nodes={{ keys $rules | sortAlpha | join "," }} Prior
 NodeSet={{ $set }} Feature={{ $feature }}
 {{ end }}
 {{- $conf := include "slurm.confMap" (dict "root" $ "path" (printf "%s.conf" $path) "wanted" $partition.conf) | fromYaml }}
-PartitionName={{ $name }} Nodes={{ join "," $nodes }} PriorityTier={{ int ($partition.priorityTier | default 1) }}
+PartitionName={{ $name }} Nodes={{ join "," $nodes }} PriorityTier={{ include "slurm.priorityTier" $partition }}
 {{- if $partition.default }} Default=YES{{ end }}
 {{- with $partition.maxTime }} MaxTime={{ include "slurm.confValue" . }}{{ end }}
 {{- with $partition.defaultTime }} DefaultTime={{ include "slurm.confValue" . }}{{ end }}

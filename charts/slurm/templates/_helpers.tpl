@@ -156,13 +156,14 @@ an install. */}}
 
 {{- /* A hook script: the part that both hooks share, the limits, and its own part. Call with (dict "root" $ "name" "prolog"). */}}
 {{- define "slurm.hook" -}}
+{{- $killWait := .root.Values.slurmConfig.conf.KillWait -}}
 #!/bin/bash
 {{ .root.Files.Get "files/hooks.sh" }}
 : "${SUNKPY_PROLOG_TIMEOUT_S:={{ .root.Values.hooks.prologTimeoutSeconds }}}"
 : "${SUNKPY_EPILOG_TIMEOUT_S:={{ .root.Values.hooks.epilogTimeoutSeconds }}}"
 : "${SUNKPY_OUTAGE_TIMEOUT_S:={{ .root.Values.hooks.outageTimeoutSeconds }}}"
 : "${SUNKPY_REFUSAL_S:=300}"
-: "${SUNKPY_KILL_WAIT_S:={{ include "slurm.confValue" (.root.Values.slurmConfig.conf.KillWait | default 30) }}}"
+: "${SUNKPY_KILL_WAIT_S:={{ include "slurm.confValue" ($killWait | kindIs "invalid" | ternary 30 $killWait) }}}"
 : "${SUNKPY_CLEAN_TMP:={{ .root.Values.hooks.cleanTmp }}}"
 : "${SUNKPY_SCRIPT_TIMEOUT_S:={{ .root.Values.hooks.scriptTimeoutSeconds }}}"
 

@@ -184,7 +184,7 @@ spec:
 {{- range $set, $values := .Values.login.sets }}
 {{- $name := printf "%s-%s-login" $.Release.Name $set }}
 {{- $more := deepCopy ($values | default dict) }}
-{{- $_ := set $more "service" (merge ($more.service | default dict) $own.service) }}
+{{- $_ := set $more "service" (mergeOverwrite (deepCopy $own.service) ($more.service | default dict)) }}
 {{- range $key, $value := $own }}{{ if not (hasKey $more $key) }}{{ $_ := set $more $key $value }}{{ end }}{{ end }}
 {{- $sets = append $sets (dict "part" "login-set" "name" $name "label" $name "values" $more) }}
 {{- end }}

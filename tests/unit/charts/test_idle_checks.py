@@ -52,7 +52,9 @@ def test_they_roll_no_pods():
 def test_with_preemption_by_qos_they_have_one():
     by_qos = {"slurmConfig": {"conf": {"PreemptType": "preempt/qos"}}}
     named = {"script": SCRIPT, "idle": {"everyHours": 24, "qos": "checks"}}
-    assert settings({"compute": {"verify": named}, **by_qos}).idle_checks.node_sets["compute"].qos == "checks"
+    lowest = {"partitions": {"scavenger": {"priorityTier": 0}}}
+    told = settings({"compute": {"verify": named}, **by_qos, **lowest})
+    assert told.idle_checks.node_sets["compute"].qos == "checks"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,11 @@ def test_with_preemption_by_qos_they_have_one():
             {**ON, "slurmConfig": {"conf": {"PreemptType": "preempt/qos"}}},
             "of NodeSet compute: with slurmConfig.conf.PreemptType preempt/qos, jobs would not preempt checks. Set "
             "PreemptType",
+        ),
+        (
+            {**ON, "partitions": {"scavenger": {"priorityTier": 0}}},
+            "partitions.scavenger.priorityTier: 0 is the tier of the checks of compute.verify.idle, which jobs of this "
+            "partition would not preempt: set at least 1",
         ),
         ({"compute": {"verify": {"script": SCRIPT, "idle": {"everyHours": -1}}}}, "/compute/verify/idle/everyHours"),
     ],
