@@ -233,6 +233,17 @@ def test_no_key_is_made_in_place_of_one_that_pods_have(api: Apiserver, lost: str
 
 
 @pytest.mark.usefixtures("nodesets")
+def test_nor_in_place_of_one_that_pods_of_the_default_nodeset_have(api: Apiserver):
+    values = {**PEOPLE, "nodeSets": {}}
+    lost = "demo-compute-ssh-host-key"
+    assert upgrade(api, values) == ""
+    assert api.ask("admin", "DELETE", f"{SECRETS}/{lost}").is_success
+    said = upgrade(api, values)
+    make_keys(api)
+    assert f"Secret {lost} is gone, and pods of NodeSet compute use its key" in said
+
+
+@pytest.mark.usefixtures("nodesets")
 def test_a_key_that_no_pod_has_is_made(api: Apiserver):
     """As somebody brings another, and takes it away again."""
     assert upgrade(api, PEOPLE) == ""

@@ -579,6 +579,18 @@ def test_the_default_nodeset_is_there_only_where_none_is_named():
     assert named({"compute": None}) == set()
 
 
+def test_no_template_forgets_the_default_nodeset():
+    reads = {
+        line.strip()
+        for file in (CHARTS / "slurm" / "templates").iterdir()
+        for line in file.read_text().splitlines()
+        if ".Values.nodeSets" in line
+    }
+    assert reads == {'{{- range $name, $own := .Values.nodeSets | default (dict "compute" dict) }}'}, (
+        "ask slurm.nodeSets instead"
+    )
+
+
 def test_markers_lie_on_the_machine_apart_for_each_cluster_and_node():
     spec = of_kind(render("slurm", FULL), "NodeSet")["h100"]["spec"]["template"]["spec"]
     (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "markers"]
