@@ -41,6 +41,10 @@ ANNOTATION_WANTED_BY = PREFIX + "wanted-by"
 ANNOTATION_LATE_AFTER = PREFIX + "late-after"
 """On CronJob of backups, by the chart. Age in seconds from which the newest backup counts as late."""
 
+LABEL_VERIFIES_BACKUPS = PREFIX + "verifies-backups"
+"""On Pod, by `sunkpy backups verify`. `true`: the pod only reads backups. Pods that make backups lack this label.
+"""
+
 LABEL_LOGIN = PREFIX + "login"
 """On a personal login Pod and its StatefulSet, by the chart. Name of that StatefulSet."""
 

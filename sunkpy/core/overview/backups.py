@@ -6,7 +6,7 @@ person needs no access to the volume, and no key of the bucket.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -113,7 +113,7 @@ class _RunStatus(Wire, frozen=True, kw_only=True):
 
 
 class Run(KubeObject, frozen=True, kw_only=True):
-    """The pod of one run of a backup's CronJob."""
+    """The pod of one run of a backup's CronJob, or of a verification of its backups."""
 
     status: _RunStatus = _RunStatus()
 
@@ -121,6 +121,11 @@ class Run(KubeObject, frozen=True, kw_only=True):
     def component(self) -> str:
         """The component of the CronJob that the run belongs to, by the pod's label."""
         return self.labels.get("app.kubernetes.io/component", "")
+
+    @property
+    def is_verification(self) -> bool:
+        """Whether the run only read backups, and made none."""
+        return names.LABEL_VERIFIES_BACKUPS in self.labels
 
     @property
     def end(self) -> RunEnd | None:
@@ -139,8 +144,8 @@ class Run(KubeObject, frozen=True, kw_only=True):
 class Backup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The backups of one CronJob. `of`: what it backs up. `report`: of the last run that left one.
 
-    `last_success`: when a run last succeeded. `failed`: why the last run failed; empty if it did not. `problem`: why an
-    admin has to look at it; empty if nobody has to.
+    `last_success`: when a run last succeeded. `failed`: why the last run failed; empty if it did not. A successful
+    verification does not count as a run here. `problem`: why an admin has to look at it; empty if nobody has to.
     """
 
     of: str
@@ -170,10 +175,19 @@ def find_backup(cron_job: CronJob, runs: Iterable[Run], now: datetime) -> Backup
         cron_job=cron_job.name,
         schedule=cron_job.spec.schedule,
         last_success=cron_job.status.last_successful_time or "",
-        failed=_failure(ended[-1][1]) if ended else "",
+        failed=_last_failure([run for _, run in reversed(ended)]),
         report=report,
     )
     return msgspec.structs.replace(found, problem=_problem(found, cron_job, now))
+
+
+def _last_failure(newest_first: Sequence[Run]) -> str:
+    if not newest_first:
+        return ""
+    newest = newest_first[0]
+    made = next((run for run in newest_first if not run.is_verification), newest)
+    # A successful verification does not say whether the last backup was made.
+    return _failure(newest) or _failure(made)
 
 
 def _failure(run: Run) -> str:
@@ -206,12 +220,15 @@ def job_that_verifies(cron_job: CronJob, name: str) -> Manifest:
     """Return the manifest of a Job that verifies the CronJob's backups. It has the volumes of a Job that makes a
     backup.
 
-    The CronJob does not own the Job, because a successful verification would count as a successful backup.
+    The CronJob does not own the Job, because a successful verification would count as a successful backup. The label of
+    its pods is for the same reason.
     """
     spec = dict(cron_job.spec.job_template.spec)
     (container, *others) = spec["template"]["spec"]["containers"]
     container = {**container, "args": [*container["args"], "verify"]}
-    template = spec["template"] | {"spec": spec["template"]["spec"] | {"containers": [container, *others]}}
+    metadata = dict(spec["template"].get("metadata", {}))
+    metadata["labels"] = metadata.get("labels", {}) | {names.LABEL_VERIFIES_BACKUPS: "true"}
+    template = {"metadata": metadata, "spec": spec["template"]["spec"] | {"containers": [container, *others]}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -92,6 +92,24 @@ async def test_verify_runs_a_job_in_the_place_of_a_backup(world, tmp_path):
     assert [each[3] for each in found["report"]["files"]] == [True, False]
 
 
+async def test_a_verification_does_not_hide_that_the_last_backup_failed(world, tmp_path):
+    """Neither in its own answer, nor in those after it, while its Job is still there."""
+    world.put("pods", run_of_backup("run-2", ended=0.5, code=1, files=[], error="the dump broke off"))
+    asking = asyncio.ensure_future(shown(world, tmp_path, "backups", "verify", asks_slurm=False))
+    await world.api.until(lambda: world.api.names("jobs"))
+    (name,) = world.api.names("jobs")
+    template = world.api.find("jobs", name)["spec"]["template"]
+    assert template["metadata"]["labels"].items() >= cron_job()["metadata"]["labels"].items()
+    verification = run_of_backup(f"{name}-x", ended=0.1, job=name, files=[["20260801T031700Z", 4, "volume", True]])
+    verification["metadata"]["labels"] |= template["metadata"]["labels"]
+    world.put("pods", verification)
+    code, text = await asking
+    assert (code, text.splitlines()[-1]) == (1, "slurm/slurm-backup: the dump broke off")
+    assert "20260801T031700Z   4 B    volume   yes" in text
+    code, text = await shown(world, tmp_path, "backups", asks_slurm=False)
+    assert (code, text.splitlines()[-1]) == (1, "slurm/slurm-backup: the dump broke off")
+
+
 async def test_verify_says_what_did_not_end(world, tmp_path):
     code, text = await shown(world, tmp_path, "backups", "verify", "--limit", "0", asks_slurm=False)
     assert code == 1

@@ -30,8 +30,18 @@ def cron_job(success="2026-11-24T03:17:00Z", *, component="backup", late="108000
     return CronJob(metadata=meta, spec=CronJobSpec(schedule="17 3 * * *", suspend=suspend), status=status)
 
 
-def run(name, ended="2026-11-24T03:17:30Z", *, code=0, message="", component="backup", namespace="slurm"):
-    meta = {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/component": component}}
+def run(
+    name,
+    ended="2026-11-24T03:17:30Z",
+    *,
+    code=0,
+    message="",
+    component="backup",
+    namespace="slurm",
+    verifies=False,
+):
+    labels = {"app.kubernetes.io/component": component} | ({names.LABEL_VERIFIES_BACKUPS: "true"} if verifies else {})
+    meta = {"name": name, "namespace": namespace, "labels": labels}
     end = {"exitCode": code, "finishedAt": ended, "message": message} if ended else None
     status = {"containerStatuses": [{"state": {"terminated": end}}]}
     return msgspec.convert({"metadata": meta, "status": status}, Run)
@@ -99,6 +109,34 @@ def test_the_last_run_counts_and_the_newest_report():
 def test_a_run_that_failed_says_why():
     found = find_backup(cron_job(), [run("bad", code=3, message=report(error="it is in the bucket alone"))], NOW)
     assert found.problem == "it is in the bucket alone"
+
+
+MADE, MISSED, WHOLE, BROKEN = (
+    {"code": 0},
+    {"code": 1, "message": report(error="the dump broke off")},
+    {"code": 0, "verifies": True},
+    {"code": 1, "verifies": True, "message": report(error="1 of 2 backups are not whole")},
+)
+
+
+@pytest.mark.parametrize(
+    ("runs", "failed"),
+    [
+        ((MISSED, WHOLE), "the dump broke off"),
+        ((MISSED, BROKEN), "1 of 2 backups are not whole"),
+        ((MISSED, BROKEN, WHOLE), "the dump broke off"),
+        ((MISSED, MADE, WHOLE), ""),
+        ((MADE, BROKEN), "1 of 2 backups are not whole"),
+        ((MADE, BROKEN, WHOLE), ""),
+        ((BROKEN, MADE), ""),
+        ((MADE, WHOLE, MISSED), "the dump broke off"),
+        ((WHOLE,), ""),
+    ],
+)
+def test_a_verification_that_succeeds_does_not_hide_that_the_last_backup_failed(runs, failed):
+    made = [run(f"run-{hour}", f"2026-11-24T0{hour}:00:00Z", **each) for hour, each in enumerate(runs)]
+    found = find_backup(cron_job(), made, NOW)
+    assert (found.failed, found.problem) == (failed, failed)
 
 
 def test_spans_and_sizes_are_read_by_people():
