@@ -162,6 +162,20 @@ def test_what_the_bucket_lacks_is_copied_once_and_then_old_ones_go(database: Dat
     assert database.run(*keep(bucket)) == ""
 
 
+def test_another_backup_of_the_same_name_in_the_bucket_is_no_copy(database: Database, bucket: Bucket):
+    """Two clusters with one prefix that make their backups in the same second."""
+    database.add(NEW)
+    database.run(*keep(bucket))
+    database.add(NEW)
+    stored = (bucket.folder / "old/slurm" / NEW).read_bytes()
+    says = f"http://.*/bucket/old/slurm/{NEW} is not the same as /backup/{NEW}: .* set another s3.prefix"
+    with pytest.raises(AssertionError, match=says):
+        database.run(*keep(bucket))
+    assert (bucket.folder / "old/slurm" / NEW).read_bytes() == stored
+    with pytest.raises(AssertionError, match=f"{NEW}: the copy in the bucket has another checksum"):
+        database.run(*bucket.env(), "backup-mariadb", "verify")
+
+
 @pytest.mark.parametrize(
     ("changes", "secret", "says"),
     [
