@@ -13,7 +13,8 @@ Nothing is deleted, because with a deleted association Slurm forgets its usage, 
 account, user or QoS that is no longer in the values is closed: it takes no more jobs, running jobs continue, and usage
 still counts. If it is in the values again later, it is opened. A limit of 0 jobs on the association alone would not
 close it, because a limit of the job's QoS takes the place of that limit. So a closed association has only one QoS,
-`sunkpy-closed`, which takes no jobs.
+`sunkpy-closed`, which takes no jobs. This QoS, and each QoS that is closed, has the flag OverPartQOS, because otherwise
+a limit of the partition's QoS would take the place of the limit of 0 jobs.
 
 Each association gets its QoS and its default QoS explicitly, also inherited ones: Slurm refuses to change an account if
 that would leave an association below it without its default QoS, and Slurm's API cannot empty a list.
@@ -57,8 +58,12 @@ from sunkpy.core.accounts.wanted import Membership, WantedAccounts, count_shares
 COMMENT: Final = mark("values")
 """The comment of an association that sunkpy makes. It is set at once, because Slurm's API cannot change it later."""
 
+_OVER_PARTITION: Final = "OverPartQOS"
 _CLOSED_QOS: Final = QosRecord(
-    description=mark("nothing can be submitted"), limits=Limits(submitted=0), per_user=Ceiling(submitted=0)
+    description=mark("nothing can be submitted"),
+    flags=(_OVER_PARTITION,),
+    limits=Limits(submitted=0),
+    per_user=Ceiling(submitted=0),
 )
 
 
@@ -263,7 +268,7 @@ def _closing(tree: Tree) -> Iterator[Change | str]:
         yield from _change(_closed(association), association, closes=True)
     for name, before in sorted(now.qos.items()):
         if before.is_ours and not now.is_guest and name not in wanted.qos and name != CLOSED:
-            after = msgspec.structs.replace(before, limits=msgspec.structs.replace(before.limits, submitted=0))
+            after = _closed_qos(before)
             if after != before:
                 yield ChangeQos(name=name, after=after, before=before, closes=True)
 
@@ -280,6 +285,11 @@ def _unwanted(tree: Tree) -> Iterator[AssociationRecord]:
 def _closed(association: AssociationRecord) -> AssociationRecord:
     limits = msgspec.structs.replace(association.limits, submitted=0)
     return msgspec.structs.replace(association, qos=(CLOSED,), default_qos=CLOSED, limits=limits)
+
+
+def _closed_qos(qos: QosRecord) -> QosRecord:
+    flags = tuple(sorted({*qos.flags, _OVER_PARTITION}))
+    return msgspec.structs.replace(qos, flags=flags, limits=msgspec.structs.replace(qos.limits, submitted=0))
 
 
 def _as_marked(after: AssociationRecord, before: AssociationRecord) -> AssociationRecord:

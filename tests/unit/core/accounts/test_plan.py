@@ -91,7 +91,9 @@ def test_a_user_who_is_not_wanted_any_more_is_closed_once_and_opened_again():
         f"- user bob in account chem: {closed}",
     ]
     (qos,) = [line for line in lines if f"QoS {CLOSED}" in line]
-    assert qos.endswith("nothing can be submitted, priority 0, limits submitted 0, per user submitted 0")
+    assert qos.endswith(
+        "nothing can be submitted, priority 0, flags OverPartQOS, limits submitted 0, per user submitted 0"
+    )
     after = settled(without, before)
     bob = after.associations["chem", "bob"]
     assert (bob.qos, bob.default_qos, bob.limits) == ((CLOSED,), CLOSED, Limits(submitted=0))
@@ -105,10 +107,32 @@ def test_an_account_that_is_not_wanted_any_more_is_closed_with_all_in_it():
     assert {key for key, each in after.associations.items() if each.qos == (CLOSED,)} == {("a", ""), ("a", "bob")}
 
 
-def test_a_qos_that_is_not_wanted_any_more_takes_no_more_jobs():
-    after = settled(values("{}"), settled(values("qos: {x: {priority: 3}}")))
-    assert after.qos["x"] == QosRecord(description="k8s: x", priority=3, limits=Limits(submitted=0))
+@pytest.mark.parametrize(
+    ("flags", "closed"),
+    [
+        ("[]", ("OverPartQOS",)),
+        ("[OverPartQOS]", ("OverPartQOS",)),
+        ("[PartitionTimeLimit, DenyOnLimit]", ("DenyOnLimit", "OverPartQOS", "PartitionTimeLimit")),
+    ],
+)
+def test_a_qos_that_is_not_wanted_any_more_takes_no_more_jobs_in_any_partition(flags: str, closed: tuple[str, ...]):
+    """Without OverPartQOS, a limit of a partition's QoS takes the place of the limit of 0 jobs."""
+    wanted = values(f"qos: {{x: {{priority: 3, flags: {flags}}}}}")
+    before = settled(wanted)
+    after = settled(values("{}"), before)
+    assert after.qos["x"] == QosRecord(description="k8s: x", priority=3, flags=closed, limits=Limits(submitted=0))
     assert CLOSED not in after.qos
+    assert plan_accounts(values("{}"), after).changes == ()
+    assert settled(wanted, after) == before
+
+
+def test_what_was_closed_without_the_flag_against_qos_of_partitions_gets_it():
+    wanted = values("qos: {x: {}}\naccounts: {a: {}}\nusers: {ann: {accounts: {a: {}}}}")
+    now = settled(values("{}"), settled(wanted))
+    earlier = {name: msgspec.structs.replace(each, flags=()) for name, each in now.qos.items()}
+    after = settled(values("{}"), msgspec.structs.replace(now, qos=earlier))
+    assert after.qos == now.qos
+    assert now.qos[CLOSED].flags == now.qos["x"].flags == ("OverPartQOS",)
 
 
 def test_the_last_qos_that_another_preempts_is_left_to_a_person():
