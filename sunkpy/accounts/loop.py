@@ -2,8 +2,11 @@
 change. Some time later, begin again.
 
 slurmdbd drops some changes without an error, so only a second reading proves a change. If changes are still due at
-reading number `_ROUNDS`, the loop makes them once more, logs one of them, and begins again after `_AGAIN_S` seconds:
-somebody else may be changing the same thing.
+reading number `_ROUNDS`, the loop makes them once more, logs one that slurmdbd has accepted before, and begins again
+after `_AGAIN_S` seconds: somebody else may be changing the same thing.
+
+A change that slurmdbd refuses is not sent again before the next comparison, after `poll_seconds`. The refusal is logged
+as a warning, unless the comparison before had the same refusal.
 
 A long plan takes minutes, in which a person may change the same things. So a reading counts for a second, or for as
 long as it took if that is longer. After that, before it changes something that exists, the loop reads slurmdbd and
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -58,28 +61,34 @@ class AccountsLoop:
         self._clock = clock
         self._fresh_until_s = float("-inf")
         self._due: frozenset[bytes] = frozenset()
+        self._accepted: set[bytes] = set()
+        self._refused: dict[bytes, str] = {}
+        self._refused_before: frozenset[str] = frozenset()
         self._log = structlog.get_logger("accounts")
         self._logged: tuple[str, ...] = ()
         self.problem: str | None = "slurmdbd does not have the accounts, QoS and users of the values yet"
 
     async def run(self) -> None:
-        """Keep slurmdbd in line with the values until cancelled. If slurmdbd is away, or refuses something, try again
-        after `_AGAIN_S` seconds.
+        """Keep slurmdbd in line with the values until cancelled. If slurmdbd is away, or does not show a change, try
+        again after `_AGAIN_S` seconds; if it refuses a change, after `poll_seconds`.
 
         Raises:
             LeaseOver: this process no longer leads.
         """
         failed = ""
         while True:
+            wait_s = _AGAIN_S
             try:
-                is_settled, failed = await self.settle(), ""
+                if await self.settle() or self._refused:
+                    wait_s = self._settings.poll_seconds
+                failed = ""
             except LeaseOver:
                 raise
             except SlurmError as error:
                 log = self._log.debug if error.message == failed else self._log.warning
                 log("slurmdbd was not read or changed; trying again", error=error.message)
-                is_settled, failed = False, error.message
-            await self._sleep(self._settings.poll_seconds if is_settled else _AGAIN_S)
+                failed = error.message
+            await self._sleep(wait_s)
 
     async def settle(self) -> bool:
         """Bring slurmdbd in line with the values. Return False if changes are still due; True if none are, or if the
@@ -88,6 +97,9 @@ class AccountsLoop:
         Raises:
             SlurmError: slurmdbd could not be read or written.
         """
+        self._refused_before = frozenset(self._refused.values())
+        self._accepted, self._refused = set(), {}
+        dropped: list[Change] = []
         for _ in range(_ROUNDS):
             plan = await self._plan()
             self._log_decisions_of_people(plan)
@@ -98,8 +110,13 @@ class AccountsLoop:
                 self.problem = None
                 self._metrics.settled.set(time.time())
                 return True
-            await self._carry_out(plan)
-        self._log.warning("slurmdbd accepted a change, but does not show it", change=describe_change(plan.changes[0]))
+            unrefused = [change for change in plan.changes if _identity(change) not in self._refused]
+            if not unrefused:
+                return False
+            dropped = [change for change in unrefused if _identity(change) in self._accepted]
+            await self._carry_out(unrefused)
+        if dropped:
+            self._log.warning("slurmdbd accepted a change, but does not show it", change=describe_change(dropped[0]))
         return False
 
     async def _plan(self) -> AccountsPlan:
@@ -111,9 +128,9 @@ class AccountsLoop:
         self._due = frozenset(map(_identity, plan.changes))
         return plan
 
-    async def _carry_out(self, plan: AccountsPlan) -> None:
-        """Carry out the plan's changes that are still due. A change that slurmdbd refuses does not stop the others."""
-        for batch in in_batches(plan.changes):
+    async def _carry_out(self, changes: Iterable[Change]) -> None:
+        """Carry out these changes if they are still due. A change that slurmdbd refuses does not stop the others."""
+        for batch in in_batches(changes):
             due = await self._still_due(batch)
             if not due or await self._is_done(due) or len(due) == 1:
                 continue
@@ -132,20 +149,28 @@ class AccountsLoop:
         return [change for change in batch if _identity(change) in self._due]
 
     async def _is_done(self, batch: Sequence[Change]) -> bool:
-        """Carry out one batch of changes. Return False if slurmdbd refuses it. The refusal is logged only if the batch
+        """Carry out one batch of changes. Return False if slurmdbd refuses it. The refusal is noted only if the batch
         has one change: of several changes, nobody knows which one is wrong.
         """
         try:
             await execute(self._slurm, batch, cluster=self._settings.cluster)
         except Rejected as error:
             if len(batch) == 1:
-                self.problem = error.message
-                self._log.warning("slurmdbd refuses a change", change=describe_change(batch[0]), error=error.message)
+                self._note_refusal(batch[0], error)
             return False
         for change in batch:
+            self._accepted.add(_identity(change))
             self._log.info("changed", change=describe_change(change))
             self._metrics.changes.labels(type(change).__name__).inc()
         return True
+
+    def _note_refusal(self, change: Change, error: Rejected) -> None:
+        text = describe_change(change)
+        refusal = f"{text}: {error.message}"
+        log = self._log.debug if refusal in self._refused_before else self._log.warning
+        log("slurmdbd refuses a change", change=text, error=error.message)
+        self._refused[_identity(change)] = refusal
+        self.problem = error.message
 
     def _log_decisions_of_people(self, plan: AccountsPlan) -> None:
         """Log what a person has to decide, once and not at each reading."""

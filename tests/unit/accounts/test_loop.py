@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -164,12 +165,71 @@ async def test_a_change_is_believed_when_it_is_read_back(rest: Rest) -> None:
 
 async def test_what_slurmdbd_refuses_does_not_keep_the_rest_from_it(rest: Rest) -> None:
     other = values(VALUES.replace("priority: 100", "priority: 7").replace("shares: 4", "shares: 5"))
-    rest.say(*recorded(*[*READ, "put-qos-loop", "change-association"] * 3))
+    rest.say(*recorded(*READ, "put-qos-loop", "change-association", *[*READ, "change-association"] * 2))
     loop = loop_for(rest, other)
-    assert not await loop.settle()
-    assert written(rest) == ["/qos/", "/associations/"] * 3
+    with capture_logs() as logs:
+        assert not await loop.settle()
+    assert written(rest) == ["/qos/", *["/associations/"] * 3], "what it refuses is sent once"
     assert loop.problem is not None
     assert "QOS Preemption loop detected" in loop.problem
+    assert warnings(logs) == [
+        ("slurmdbd refuses a change", "~ QoS fast: priority 100 -> 7"),
+        ("slurmdbd accepted a change, but does not show it", "~ user user1 in account chem: shares 4 -> 5"),
+    ]
+
+
+async def test_what_slurmdbd_always_refuses_is_sent_once_in_each_comparison_and_logged_once(rest: Rest) -> None:
+    other = values(VALUES.replace("priority: 100", "priority: 7"))
+    refused = [*recorded(*READ, "put-qos-loop"), *recorded(*READ)]
+    rest.say(*refused * 3)
+    waits = Waits(3)
+    loop = loop_for(rest, other, waits)
+    with capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await loop.run()
+    assert (waits.lasted, written(rest)) == ([60, 60, 60], ["/qos/"] * 3)
+    assert warnings(logs) == [("slurmdbd refuses a change", "~ QoS fast: priority 100 -> 7")]
+    assert loop.problem is not None
+    assert "QOS Preemption loop detected" in loop.problem
+
+
+async def test_a_refusal_is_logged_again_when_its_text_has_changed_or_it_was_gone(rest: Rest) -> None:
+    other = values(VALUES.replace("priority: 100", "priority: 7"))
+    loop_detected, no_right = (recorded(*READ, name, *READ) for name in ("put-qos-loop", "accounting-forbidden"))
+    as_wanted = read_with_priority(7)
+    rest.say(*loop_detected, *no_right, *no_right, *as_wanted, *no_right)
+    with capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await loop_for(rest, other, Waits(5)).run()
+    errors = [str(log["error"]) for log in logs if log["event"] == "slurmdbd refuses a change" and is_warning(log)]
+    assert [error.partition(" (Slurm error ")[2][:4] for error in errors] == ["2067", "2002", "2002"]
+
+
+async def test_what_slurmdbd_drops_because_it_refuses_something_else_is_sent_again_later(rest: Rest) -> None:
+    """For users of an account that does not exist, slurmdbd makes nothing and says success."""
+    more = VALUES.replace("users:\n", "  bio: {}\nusers:\n  amy: {accounts: {bio: {}}}\n")
+    members = ["make-membership-no-account"] * 2
+    rest.say(*recorded(*READ, "make-account-no-parent", *members, *[*READ, *members] * 2))
+    waits = Waits(1)
+    with pytest.raises(asyncio.CancelledError):
+        await loop_for(rest, values(more), waits).run()
+    assert waits.lasted == [60]
+    assert written(rest) == ["/accounts_association/", *["/users_association/"] * 6]
+
+
+def is_warning(log: MutableMapping[str, Any]) -> bool:
+    return bool(log["log_level"] == "warning")
+
+
+def warnings(logs: Sequence[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
+    """Events of warnings, each with its change."""
+    return [(log["event"], log["change"]) for log in logs if is_warning(log)]
+
+
+def read_with_priority(number: int) -> list[Answer]:
+    """A slurmdbd whose QoS fast has this priority."""
+    associations, qos, *others = recorded(*READ)
+    body = json.loads(qos.content)
+    next(each for each in body["qos"] if each["name"] == "fast")["priority"]["number"] = number
+    return [associations, in_json(qos.status, body), *others]
 
 
 def read_after_user1_was_taken_over() -> list[Answer]:
@@ -219,7 +279,7 @@ async def test_what_was_just_read_is_not_read_again_for_each_change(rest: Rest) 
 async def test_of_several_users_in_one_request_only_the_one_that_slurmdbd_refuses_is_left_out(rest: Rest) -> None:
     more = "users:\n  amy: {accounts: {phys: {}}}\n  eve: {accounts: {phys: {}}}\n"
     refused, made = "make-account-no-parent", "make-membership"
-    rest.say(*recorded(*[*READ, refused, made, refused] * 3))
+    rest.say(*recorded(*READ, refused, made, refused, *[*READ, made] * 2))
     loop = loop_for(rest, values(VALUES.replace("users:\n", more)))
     assert not await loop.settle()
     bodies = [json.loads(request.content) for request in rest.asked if request.method != "GET"]
