@@ -83,7 +83,6 @@ class _Names(Wire, frozen=True, kw_only=True):
 
 class _Port(Wire, frozen=True, kw_only=True):
     name: str = ""
-    port: int = 0
 
 
 class _ServiceSpec(Wire, frozen=True, kw_only=True):
@@ -110,7 +109,7 @@ class InstallationReader:
     """Reads sunkpy's operator and a Slurm cluster. `namespace`: the Slurm cluster's namespace; empty for all Slurm
     clusters.
 
-    `is_in_pod`: this process runs in a pod of the cluster, and so can reach Services. `not_asked`: the text to note if
+    `hooks_url`: the address of the scheduler's hooks, if this process can reach it. `not_asked`: the text to note if
     there is no way to Slurm (`slurm` None).
     """
 
@@ -120,20 +119,24 @@ class InstallationReader:
         slurm: Slurm | None,
         *,
         namespace: str = "",
-        is_in_pod: bool = False,
+        hooks_url: str = "",
         not_asked: str = NOT_ASKED,
     ) -> None:
         self._kube = kube
         self._slurm = slurm
         self._not_asked = not_asked
         self._namespace = namespace
-        self._is_in_pod = is_in_pod
+        self._hooks_url = hooks_url
         self._unread: dict[str, str] = {}
 
     @classmethod
     def over(cls, sides: Sides, *, namespace: str, is_in_pod: bool) -> Self:
-        """Return a reader that uses these connections."""
-        return cls(sides.kube, sides.slurm, namespace=namespace, is_in_pod=is_in_pod, not_asked=sides.not_asked)
+        """Return a reader that uses these connections. `is_in_pod`: this process runs in a pod of the Slurm cluster of
+        the scheduler's settings, and so can reach its Services.
+        """
+        own = sides.settings if is_in_pod and namespace == sides.namespace else None
+        hooks_url = own.hooks.url if own is not None else ""
+        return cls(sides.kube, sides.slurm, namespace=namespace, hooks_url=hooks_url, not_asked=sides.not_asked)
 
     async def read(self) -> Installation:
         """Read all that the person may read of the installation; only Slurm if the apiserver does not answer."""
@@ -271,13 +274,14 @@ class InstallationReader:
         return tuple(await asyncio.gather(*(watched(pod) for pod in pods)))
 
     async def _hooks(self) -> HooksFound:
+        """Try the address of the hooks if it can be reached from here; else read the endpoints of its Service."""
+        if self._hooks_url:
+            return HooksFound(url=self._hooks_url, error=await probe(f"{self._hooks_url}/hooks/v1/gate"))
         label = f"{_OURS},{_COMPONENT}=scheduler"
         listed = await self._kube.list_objects(_services(self._namespace), _Service, label_selector=label)
         ready: dict[str, int] = {}
-        answers: dict[str, str] = {}
         for service in listed:
-            port = next((each.port for each in service.spec.ports if each.name == "hooks"), 0)
-            if not port:
+            if not any(each.name == "hooks" for each in service.spec.ports):
                 continue
             namespace, name = service.key
             slices = await self._kube.list_objects(
@@ -285,9 +289,7 @@ class InstallationReader:
             )
             found = (each for part in slices for each in part.endpoints or ())
             ready["/".join(service.key)] = sum(each.conditions.ready is not False for each in found)
-            if self._is_in_pod:
-                answers["/".join(service.key)] = await probe(f"http://{name}.{namespace}.svc:{port}/hooks/v1/gate")
-        return HooksFound(ready=ready, answers=answers)
+        return HooksFound(ready=ready)
 
     async def _of_slurm(self) -> SlurmFound | None:
         if self._slurm is None:

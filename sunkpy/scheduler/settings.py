@@ -35,6 +35,7 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
 
     Args:
         port: the port on which the scheduler serves their calls.
+        url: the address that they call, which `sunkpy doctor` tries in the scheduler's pod; empty if it is not known.
         audience: the audience that the token in a call must have.
         epilog_timeout_seconds: how long an Epilog waits for the pods of its job to leave the node.
         longest_grace_seconds: the longest grace period of these pods. It may be at most the Epilog's time less
@@ -44,6 +45,7 @@ class HooksSettings(Settings, frozen=True, kw_only=True):
     """
 
     port: int = 8000
+    url: str = ""
     audience: str = names.HOOKS_AUDIENCE
     epilog_timeout_seconds: float = 3600.0
     longest_grace_seconds: int = 0

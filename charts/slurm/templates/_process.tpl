@@ -109,7 +109,7 @@ deviceClasses: {{ toJson .Values.scheduler.deviceClasses }}
 kubeletAccount: {{ .Release.Name }}-kubelets
 gpuSharing: {{ .Values.scheduler.gpuSharing }}
 pluginResource: {{ .Values.scheduler.devicePlugin.resource }}
-hooks: {port: 8000, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}, longestGraceSecondsIn: {{ toJson $graces }}}
+hooks: {port: 8000, url: {{ include "slurm.hooksUrl" . | quote }}, audience: sunkpy-hooks, epilogTimeoutSeconds: {{ .Values.hooks.epilogTimeoutSeconds }}, longestGraceSeconds: {{ include "slurm.longestGrace" . }}, longestGraceSecondsIn: {{ toJson $graces }}}
 {{- end }}
 
 {{- define "slurm.devicePluginConfig" -}}

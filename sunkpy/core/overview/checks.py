@@ -28,6 +28,7 @@ ready after 40 s without that (node-monitor-grace-period).
 OLDEST: Final = (1, 34)
 """The oldest version of Kubernetes that the charts support."""
 _SHOWN: Final = 5
+_HOOKS: Final = "hooks"
 _ASK_AGAIN: Final = "Run doctor as somebody who may read this; with --exec, it also looks from the scheduler's pod."
 _SEE_APISERVER: Final = "See that the kubeconfig is right and the apiserver is up: kubectl version."
 _OVER: Final = ("Succeeded", "Failed")
@@ -60,10 +61,15 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     checks: tuple[Check, ...]
 
     def filled_by(self, other: Diagnosis) -> Diagnosis:
-        """Return these results, with skipped checks replaced by those of `other`, which ran in the scheduler's pod."""
+        """Return these results, with skipped checks replaced by those of `other`, which ran in the scheduler's pod. The
+        check of the hooks is replaced also if all was well here: only there the address itself was tried.
+        """
         theirs = {check.name: check for check in other.checks if check.level is not Level.SKIPPED}
-        filled = (theirs.get(own.name, own) if own.level is Level.SKIPPED else own for own in self.checks)
-        return Diagnosis(checks=tuple(filled))
+
+        def is_open(own: Check) -> bool:
+            return own.level is Level.SKIPPED or (own.name == _HOOKS and own.level is Level.OK)
+
+        return Diagnosis(checks=tuple(theirs.get(own.name, own) if is_open(own) else own for own in self.checks))
 
     @property
     def exit_code(self) -> int:
@@ -313,17 +319,17 @@ def _leaders(facts: Installation) -> _Verdict:
 
 def _hooks(facts: Installation) -> _Verdict:
     assert facts.hooks is not None
-    ready, answers = facts.hooks.ready, facts.hooks.answers
+    ready, url = facts.hooks.ready, facts.hooks.url
     what_to_do = "See that a scheduler leads: Prologs and Epilogs on nodes wait until it answers."
+    if url:
+        return _Verdict(facts.hooks.error, what_to_do) if facts.hooks.error else _Verdict(f"{url} answers")
     if empty := sorted(name for name, endpoints in ready.items() if not endpoints):
         return _Verdict(f"no endpoint is ready behind {', '.join(empty)}", what_to_do)
     if not ready:
         what_to_do = "Install chart slurm with scheduler.enabled, or ignore this if you want no scheduler."
         return _Verdict("there is no Service for the scheduler's hooks", what_to_do)
-    if silent := {name: error for name, error in answers.items() if error}:
-        return _Verdict("; ".join(f"{name}: {error}" for name, error in silent.items()), what_to_do)
-    how = " and answers" if answers else "; run doctor with --exec to try the address itself"
-    return _Verdict(f"{', '.join(ready)} has {count(sum(ready.values()), 'ready endpoint')}{how}")
+    endpoints = count(sum(ready.values()), "ready endpoint")
+    return _Verdict(f"{', '.join(ready)} has {endpoints}; run doctor with --exec to try the address itself")
 
 
 def _secrets(facts: Installation) -> _Verdict:
@@ -536,7 +542,12 @@ _RULES: Final = (
     _Rule("versions", "compared the images of sunkpy's processes", ("processes",), _versions),
     _Rule("leaders", "read the Leases of sunkpy's processes", ("leases",), _leaders),
     _Rule("keys", "looked for the Secrets that pods of the charts mount", ("secrets",), _secrets),
-    _Rule("hooks", "read the endpoints of the Service that Prologs and Epilogs call", ("hooks",), _hooks),
+    _Rule(
+        _HOOKS,
+        "tried the address that Prologs and Epilogs call, or read the endpoints of its Service",
+        ("hooks",),
+        _hooks,
+    ),
     _Rule("backups", "read the CronJobs of backups and how their last runs ended", ("backups",), _backups),
     _Rule("volumes", "read how full the volumes of slurmctld and MariaDB are", ("volumes",), _volumes),
     _Rule("slurmrestd", "pinged slurmrestd, and read Slurm's nodes", ("slurm",), _slurmrestd),

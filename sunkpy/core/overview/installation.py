@@ -269,14 +269,14 @@ class SlurmFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HooksFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The Services of the scheduler's hooks, which Prologs and Epilogs call. `ready`: Service → how many of its
-    endpoints are ready.
+    """The scheduler's hooks, which Prologs and Epilogs call. `ready`: Service → how many of its endpoints are ready.
 
-    `answers`: Service → why its address did not answer, empty if it did; without entries if none was asked.
+    `url`: the address that was tried instead, in the scheduler's pod; empty elsewhere. `error`: why it did not answer.
     """
 
     ready: Mapping[str, int] = {}
-    answers: Mapping[str, str] = {}
+    url: str = ""
+    error: str = ""
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):

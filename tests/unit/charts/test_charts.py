@@ -1261,6 +1261,15 @@ def test_a_batch_job_can_be_launched_after_the_longest_prolog():
     assert "AuthInfo=use_client_ids,ttl=1160" in data["slurm.conf"].splitlines()
 
 
+def test_the_scheduler_knows_the_address_that_the_hooks_call():
+    made = render("slurm")
+    config = of_kind(made, "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]
+    (nodeset,) = of_kind(made, "NodeSet").values()
+    (slurmd, *_) = nodeset["spec"]["template"]["spec"]["containers"]
+    called = {each["name"]: each.get("value") for each in slurmd["env"]}["SUNKPY_HOOKS_URL"]
+    assert msgspec.yaml.decode(config, type=SchedulerSettings).hooks.url == called == "http://demo-hooks:8000"
+
+
 def test_no_pod_is_given_longer_to_end_than_an_epilog_waits():
     hooks = {"epilogTimeoutSeconds": 100, "longestGraceSeconds": 50}
     config = of_kind(render("slurm", {"hooks": hooks}), "ConfigMap")["demo-scheduler"]["data"]["config.yaml"]

@@ -74,7 +74,7 @@ def policies() -> list[Manifest]:
         (MARIADB, "mariadb", {"slurmdbd", "backup"}),
         (ANY, "slurmdbd", set()),
         (ANY, "mariadb", set()),
-        (HOOKS, "scheduler", {"compute"}),
+        (HOOKS, "scheduler", {"compute", "scheduler"}),
         (6818, "compute", {"slurmctld", "compute", "login"}),
         (ANY, "compute", {"slurmctld", "compute", "login"}),
         (ANY, "login", {"slurmctld", "compute", "login"}),

@@ -7,14 +7,17 @@ import json
 import os
 import re
 
+import msgspec
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
 from sunkpy.cli import kubectl
 from sunkpy.cli.canary import COMPARE, Patience, run_job, run_pod
+from sunkpy.cli.connected import Sides
 from sunkpy.cli.installation_reader import InstallationReader, probe
-from sunkpy.core.overview.installation import Seen
+from sunkpy.core.overview.installation import HooksFound, Seen
+from sunkpy.scheduler.settings import SchedulerSettings
 from sunkpy.volumes.metrics import VolumesCollector
 from sunkpy.volumes.settings import VolumesSettings
 from tests.doubles.serving import serving
@@ -147,11 +150,26 @@ async def test_without_an_apiserver_that_is_what_is_said(world, tmp_path):
     assert (code, text.startswith("failed    apiserver: GET /version: ")) == (2, True)
 
 
-async def test_in_a_pod_the_address_of_the_hooks_itself_is_asked(world, tmp_path):
+async def test_in_a_pod_the_address_that_prologs_call_is_tried_without_any_right(world, tmp_path):
+    world.api.forbidden |= {"services", "endpointslices"}
+    async with connections(world, tmp_path) as (kube, slurm, _), serving(web.Application()) as port:
+        url = f"http://127.0.0.1:{port}"
+        found = await InstallationReader(kube, slurm, namespace="slurm", hooks_url=url).read()
+        assert found.hooks == HooksFound(url=url)
+        found = await InstallationReader(kube, slurm, namespace="slurm", hooks_url="http://127.0.0.1:1").read()
+        assert found.hooks.error.startswith("GET http://127.0.0.1:1/hooks/v1/gate: ")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "is_in_pod", "is_tried"), [("slurm", True, True), ("slurm", False, False), ("other", True, False)]
+)
+async def test_only_a_pod_of_the_cluster_tries_its_address(world, tmp_path, namespace, is_in_pod, is_tried):
+    body = {"cluster": "c1", "namespace": "slurm", "access": [], "slurm": {"url": "http://x", "tokenFile": "/t"}}
+    settings = msgspec.convert(body | {"hooks": {"url": "http://127.0.0.1:1"}}, SchedulerSettings)
     async with connections(world, tmp_path) as (kube, slurm, _):
-        found = await InstallationReader(kube, slurm, namespace="slurm", is_in_pod=True).read()
-    assert list(found.hooks.answers) == ["slurm/slurm-hooks"]
-    assert found.hooks.answers["slurm/slurm-hooks"].startswith("GET http://slurm-hooks.slurm.svc:8000/hooks/v1/gate: ")
+        sides = Sides(kube=kube, slurm=slurm, settings=settings)
+        found = await InstallationReader.over(sides, namespace=namespace, is_in_pod=is_in_pod).read()
+    assert bool(found.hooks.url) == is_tried
 
 
 async def test_a_service_without_any_endpoint_has_none_that_is_ready(world, tmp_path):

@@ -133,7 +133,7 @@ WELL = Installation(
     processes=(our_pod("scheduler"), our_pod("syncer"), our_pod("slurmctld", tag="24.11")),
     **deployed(ours("scheduler"), ours("syncer"), ours("own-login", wanted=0, ready=0)),
     leases=(lease(),),
-    hooks=HooksFound(ready={"slurm/slurm-hooks": 2}, answers={"slurm/slurm-hooks": ""}),
+    hooks=HooksFound(ready={"slurm/slurm-hooks": 2}),
     secrets={"slurm/slurm-jwt-key": True},
     backups=(backup("backup"), backup("state-backup")),
     volumes=(
@@ -191,7 +191,7 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
         "ok        versions: one image tag: 0.1.0; this command is 0.1.0",
         "ok        leaders: 1 Lease held and renewed",
         "ok        keys: pods need 1 Secret, and none is missing (only names were read)",
-        "ok        hooks: slurm/slurm-hooks has 2 ready endpoints and answers",
+        "ok        hooks: slurm/slurm-hooks has 2 ready endpoints; run doctor with --exec to try the address itself",
         "ok        backups: 2 CronJobs, the last run of each succeeded",
         "ok        volumes: 3 volumes; slurm-backup is 85% full",
         "ok        slurmrestd: Slurm 24.11.5 (c1), API v0.0.42, 2 nodes",
@@ -202,11 +202,30 @@ def test_an_installation_that_works_is_said_to_in_a_line_for_each_check():
     assert diagnosis.exit_code == 0
 
 
-def test_hooks_that_were_not_called_say_how_to_call_them():
-    hooks = HooksFound(ready={"slurm/slurm-hooks": 2})
-    checks = render_checks(diagnose(msgspec.structs.replace(WELL, hooks=hooks)).checks)
-    says = "slurm/slurm-hooks has 2 ready endpoints; run doctor with --exec to try the address itself"
-    assert f"ok        hooks: {says}" in checks
+REFUSED = HooksFound(url="http://slurm-hooks:8000", error="GET http://slurm-hooks:8000/hooks/v1/gate: refused")
+ANSWERS = HooksFound(url="http://slurm-hooks:8000")
+NO_ENDPOINT = HooksFound(ready={"slurm/slurm-hooks": 0})
+
+
+@pytest.mark.parametrize(
+    ("here", "inside", "level", "found"),
+    [
+        (WELL.hooks, ANSWERS, "ok", "http://slurm-hooks:8000 answers"),
+        (WELL.hooks, REFUSED, "failed", REFUSED.error),
+        (None, REFUSED, "failed", REFUSED.error),
+        (WELL.hooks, None, "ok", "slurm/slurm-hooks has 2 ready endpoints; run doctor with --exec to try the address"),
+        (NO_ENDPOINT, ANSWERS, "failed", "no endpoint is ready behind slurm/slurm-hooks"),
+    ],
+)
+def test_what_the_address_of_the_hooks_says_inside_counts(here, inside, level, found):
+    own, theirs = (diagnose(msgspec.structs.replace(WELL, hooks=each)) for each in (here, inside))
+    (check,) = [check for check in own.filled_by(theirs).checks if check.name == "hooks"]
+    assert (check.level, check.found.removesuffix(" itself")) == (level, found)
+
+
+def test_other_checks_of_the_inside_only_fill_what_was_skipped_here():
+    theirs = diagnose(msgspec.structs.replace(WELL, has_nodeset_kind=False, rights={"list nodes": False}))
+    assert diagnose(WELL).filled_by(theirs).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -328,8 +347,8 @@ TROUBLES = {
         "hooks", "failed", "no endpoint is ready behind slurm/slurm-hooks",
     ),
     "the hooks' address does not answer": (
-        {"hooks": HooksFound(ready={"slurm/slurm-hooks": 1}, answers={"slurm/slurm-hooks": "GET http://x: refused"})},
-        "hooks", "failed", "slurm/slurm-hooks: GET http://x: refused",
+        {"hooks": HooksFound(url="http://x", error="GET http://x: refused")},
+        "hooks", "failed", "GET http://x: refused",
     ),
     "a backup failed": (
         {"backups": (backup("backup"), backup("state-backup", "the volume is full"))},
