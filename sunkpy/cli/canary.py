@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from sunkpy.kube import paths
 from sunkpy.kube.client import Kube
 from sunkpy.kube.errors import KubeError, NotFound
 from sunkpy.slurm import Slurm, errors
+
+C = TypeVar("C", bound=Canary)
 
 NAME: Final = "sunkpy-canary"
 _MEMORY_MIB: Final = 64
@@ -75,17 +77,21 @@ async def run_job(slurm: Slurm, patience: Patience, *, has_gpus: bool = False) -
             return ""
         return f"job {job_id} is {'+'.join(sorted(job.state))}" if job.is_ended else None
 
-    try:
-        canary = await _until(look, patience, late=f"job {job_id} has not ended")
-        if job is None or not job.is_ended or canary.error:
-            waits = f": {words_for(job.state_reason)}" if job is not None and job.is_pending else ""
-            return CanaryJob(error=f"{canary.error}{waits}")
-        return await _recorded(slurm, CanaryJob(took_s=canary.took_s, job=job, no_gpu=no_gpu), patience)
-    except errors.SlurmError as error:
-        return CanaryJob(error=error.message)
-    finally:
+    async def follow() -> CanaryJob:
+        try:
+            canary = await _until(look, patience, late=f"job {job_id} has not ended")
+            if job is None or not job.is_ended or canary.error:
+                waits = f": {words_for(job.state_reason)}" if job is not None and job.is_pending else ""
+                return CanaryJob(error=f"{canary.error}{waits}")
+            return await _recorded(slurm, CanaryJob(took_s=canary.took_s, job=job, no_gpu=no_gpu), patience)
+        except errors.SlurmError as error:
+            return CanaryJob(error=error.message)
+
+    async def cancel() -> None:
         if job is None or not job.is_ended:
-            await _quietly(slurm.cancel_job(job_id))
+            await slurm.cancel_job(job_id)
+
+    return await _and_remove(follow(), cancel)
 
 
 async def _submit(slurm: Slurm, *, has_gpus: bool) -> tuple[JobId, str]:
@@ -142,12 +148,13 @@ async def run_pod(kube: Kube, *, namespace: str, scheduler: str, image: str, pat
         failed = f"pod {namespace}/{name} failed: {pod.status.reason} {pod.status.message}".rstrip(": ")
         return failed if pod.status.phase == "Failed" else None
 
-    try:
-        return await _until(look, patience, late=f"pod {namespace}/{name} has not ended")
-    except KubeError as error:
-        return Canary(error=str(error))
-    finally:
-        await _quietly(kube.delete(paths.pod(namespace, name)))
+    async def follow() -> Canary:
+        try:
+            return await _until(look, patience, late=f"pod {namespace}/{name} has not ended")
+        except KubeError as error:
+            return Canary(error=str(error))
+
+    return await _and_remove(follow(), lambda: kube.delete(paths.pod(namespace, name)))
 
 
 def _pod(name: str, scheduler: str, image: str, patience: Patience) -> dict[str, object]:
@@ -191,8 +198,18 @@ async def _until(look: Callable[[], Awaitable[str | None]], patience: Patience, 
     return Canary(took_s=time.monotonic() - began, error=error)
 
 
-async def _quietly(removal: Awaitable[None]) -> None:
+async def _and_remove(canary: Awaitable[C], remove: Callable[[], Awaitable[None]]) -> C:
+    """Await the result of a test job or test pod, and remove the job or pod, also after Ctrl-C. The result says why it
+    could not be removed.
+    """
+    left = ""
     try:
-        await removal
-    except (NotFound, errors.NotFound, errors.AlreadyDone):
-        return
+        found = await canary
+    finally:
+        try:
+            await remove()
+        except (NotFound, errors.NotFound, errors.AlreadyDone):
+            pass
+        except (KubeError, errors.SlurmError) as error:
+            left = str(error)
+    return msgspec.structs.replace(found, left=left)

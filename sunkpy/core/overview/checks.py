@@ -448,8 +448,13 @@ def _canary_pod(facts: Installation) -> _Verdict:
 
 def _canary(what: str, canary: Canary) -> _Verdict:
     if canary.error:
-        return _Verdict(canary.error, f"sunkpy explain and sunkpy queue say what {what} like this waits for.")
-    return _Verdict(f"{what} ran in {canary.took_s:.0f} s")
+        found = f"{canary.error}; it could not be removed: {canary.left}" if canary.left else canary.error
+        return _Verdict(found, f"sunkpy explain and sunkpy queue say what {what} like this waits for.")
+    ran = f"{what} ran in {canary.took_s:.0f} s"
+    if canary.left:
+        what_to_do = "Remove it yourself: kubectl delete pod, or scancel."
+        return _Verdict(f"{ran}, and could not be removed: {canary.left}", what_to_do, Level.WARNING)
+    return _Verdict(ran)
 
 
 _DID_NOT_RUN: Final = _Verdict("the canary job did not run", "See the check canary job.", Level.SKIPPED)

@@ -280,10 +280,13 @@ class HooksFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a test pod or test job that `kubectl sunk doctor` started. `error`: why it did not run."""
+    """The result of a test pod or test job that `kubectl sunk doctor` started. `error`: why it did not run. `left`: why
+    it could not be removed at the end; empty if it was.
+    """
 
     took_s: float = 0.0
     error: str = ""
+    left: str = ""
 
 
 class Seen(enum.IntEnum):

@@ -374,6 +374,30 @@ async def test_a_pod_that_the_apiserver_refuses_is_said(world, tmp_path):
     assert "quota" in canary.error
 
 
+@pytest.mark.parametrize(("phase", "error"), [("Succeeded", ""), ("Failed", " failed")])
+async def test_a_canary_pod_that_cannot_be_removed_is_in_the_report(world, tmp_path, phase, error):
+    answer = world.api.handle
+
+    async def handle(request):
+        if request.method == "DELETE":
+            return web.json_response({"kind": "Status", "reason": "Forbidden", "message": "no right"}, status=403)
+        return await answer(request)
+
+    world.api.handle = handle
+    canary, _ = await of_pod(world, tmp_path, SOON, phase)
+    assert (error in canary.error, bool(canary.error)) == (True, bool(error))
+    assert re.fullmatch(r"DELETE /api/v1/namespaces/default/pods/sunkpy-canary-\w+: no right \(HTTP 403\)", canary.left)
+
+
+async def test_a_canary_job_that_cannot_be_cancelled_is_in_the_report(world, tmp_path):
+    async with connections(world, tmp_path) as (_, slurm, _):
+        running = asyncio.ensure_future(run_job(slurm, SOON))
+        await world.until(lambda: world.slurm.jobs)
+        world.slurm.is_down = True
+        canary = await running
+    assert ("HTTP 502" in canary.error, "job 100" in canary.left, "HTTP 502" in canary.left) == (True, True, True)
+
+
 def know_schedulers(world, **name_in):
     """Put the settings of schedulers into the world; `name_in`: namespace -> scheduler name."""
     labels = {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/component": "scheduler"}

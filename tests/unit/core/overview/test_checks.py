@@ -413,6 +413,14 @@ TROUBLES = {
     "a canary pod died": (
         RAN | {"canary_pod": Canary(error="pod x failed")}, "canary pod", "failed", "pod x failed",
     ),
+    "a canary pod could not be removed": (
+        RAN | {"canary_pod": Canary(took_s=4, left="DELETE pod: no right")},
+        "canary pod", "warning", "a pod ran in 4 s, and could not be removed: DELETE pod: no right",
+    ),
+    "a canary job that waits could not be cancelled": (
+        RAN | {"canary_job": CanaryJob(error="job 7 waits", left="cancel job 7: no")},
+        "canary job", "failed", "job 7 waits; it could not be removed: cancel job 7: no",
+    ),
     "a canary job waits": (
         RAN | {"canary_job": CanaryJob(error="job 7 has not ended within 9 s: Resources")},
         "canary job", "failed", "job 7 has not ended within 9 s: Resources",
