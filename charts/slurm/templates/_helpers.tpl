@@ -115,17 +115,24 @@ nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerm
 {{- end }}
 {{- end }}
 
-{{- /* Placement of the pods without which Slurm does not work. Drains in Slurm cordon nodes, or taint them, and pods that move then must
-still find a node. Pods without a volume leave a dead node after a minute, unless values say otherwise. Pods with a volume ("stays"
-true) stay longer: docs/design/slurmctld-crash.md. Call with (dict "root" $ "values" … ["stays" true]). */}}
+{{- /* Tolerations of nodes that are closed: because jobs run there (lock.enabled of chart sunkpy), by a drain in Slurm and, with
+"cordoned" true, by a cordon. A JSON array. */}}
+{{- define "slurm.toleratesClosed" -}}
+{{- $keys := list "sunkpy.dev/drain" "sunkpy.dev/lock" }}
+{{- if .cordoned }}{{ $keys = prepend $keys "node.kubernetes.io/unschedulable" }}{{ end }}
+{{- $all := list }}
+{{- range $keys }}{{ $all = append $all (dict "key" . "operator" "Exists" "effect" "NoSchedule") }}{{ end }}
+{{- toJson $all }}
+{{- end }}
+
+{{- /* Placement of the pods without which Slurm does not work. When all nodes are closed, pods that move must still find a node. Pods
+without a volume leave a dead node after a minute, unless values say otherwise. Pods with a volume ("stays" true) stay longer:
+docs/design/slurmctld-crash.md. Call with (dict "root" $ "values" … ["stays" true]). */}}
 {{- define "slurm.controlPlacement" -}}
 {{- $own := .values.tolerations | default list }}
 {{- $said := list }}
 {{- range $own }}{{ $said = append $said (.key | default "") }}{{ end }}
-{{- $all := list }}
-{{- range list "node.kubernetes.io/unschedulable" "sunkpy.dev/drain" "sunkpy.dev/lock" }}
-{{- $all = append $all (dict "key" . "operator" "Exists" "effect" "NoSchedule") }}
-{{- end }}
+{{- $all := include "slurm.toleratesClosed" (dict "cordoned" true) | fromJsonArray }}
 {{- if not .stays }}
 {{- range list "not-ready" "unreachable" }}
 {{- $key := printf "node.kubernetes.io/%s" . }}
@@ -144,8 +151,8 @@ true) stay longer: docs/design/slurmctld-crash.md. Call with (dict "root" $ "val
 an install. */}}
 {{- define "slurm.jobPlacement" -}}
 {{- $jobs := deepCopy .Values.syncer }}
-{{- $unschedulable := dict "key" "node.kubernetes.io/unschedulable" "operator" "Exists" "effect" "NoSchedule" }}
-{{- $_ := set $jobs "tolerations" (append (.Values.syncer.tolerations | default list) $unschedulable) }}
+{{- $closed := include "slurm.toleratesClosed" (dict "cordoned" true) | fromJsonArray }}
+{{- $_ := set $jobs "tolerations" (concat (.Values.syncer.tolerations | default list) $closed) }}
 {{- include "sunkpy.placement" (dict "root" . "values" $jobs) }}
 {{- end }}
 

@@ -16,7 +16,9 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  {{- include "sunkpy.placement" . | nindent 2 }}
+  {{- /* Not of cordoned nodes: kubectl drain evicts a login pod once, and it would come back to its node. */}}
+  {{- $tolerations := concat (include "slurm.toleratesClosed" dict | fromJsonArray) (.values.tolerations | default list) }}
+  {{- include "sunkpy.placement" (dict "root" .root "values" (merge (dict "tolerations" $tolerations) .values)) | nindent 2 }}
   {{- include "slurm.dns" .root | nindent 2 }}
   serviceAccountName: {{ .root.Release.Name }}-slurm
   automountServiceAccountToken: false

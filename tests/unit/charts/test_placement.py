@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.unit.charts.rendering import Manifest, Refused, of_kind, render
+from tests.unit.charts.restarts import BASE
 
 LABEL = {"key": "sunkpy.dev/nodeset", "operator": "DoesNotExist"}
 NOT_GPU = {"key": "pool", "operator": "NotIn", "values": ["gpu"]}
@@ -14,6 +15,8 @@ GPU_POOL = {"controlPlane": {"avoid": {"pool": "gpu"}}}
 CONTROL_PLANE = {
     f"demo-{part}" for part in ("accounts", "mariadb", "scheduler", "slurmctld", "slurmdbd", "slurmrestd", "syncer")
 }
+
+JOBS = ("keys", "check", "check-compute", "uninstall")
 
 
 def _affinities(manifests: list[Manifest]) -> dict[str, Mapping[str, object]]:
@@ -81,6 +84,42 @@ def test_an_affinity_of_values_replaces_it():
 )
 def test_the_operator_avoids_them_as_well(values, affinity):
     assert _affinities(render("sunkpy", values)) == {"demo-operator": affinity}
+
+
+ALL_PODS = BASE | {
+    "accounting": {"backup": {"enabled": True}},
+    "slurmctld": {"backup": {"enabled": True}},
+    "login": BASE["login"] | {"sets": {"gpu": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}}},
+    "nodeSets": {"compute": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}},
+    "page": {"enabled": True},
+}
+LOGINS = {"demo-login", "demo-gpu-login", "demo-login-ann"}
+CORDON, DRAIN, LOCK = "node.kubernetes.io/unschedulable", "sunkpy.dev/drain", "sunkpy.dev/lock"
+
+
+def _tolerated(manifests: list[Manifest]) -> dict[tuple[str, str], set[str]]:
+    """Keys of taints with NoSchedule that the pods tolerate, by kind and name of what makes them."""
+    found = {}
+    for each in manifests:
+        if each["kind"] in ("CronJob", "Deployment", "Job", "StatefulSet"):
+            spec = each["spec"].get("jobTemplate", each)["spec"]["template"]["spec"]
+            keys = {one["key"] for one in spec.get("tolerations", []) if one.get("effect") == "NoSchedule"}
+            found[each["kind"], each["metadata"]["name"]] = keys
+    return found
+
+
+def test_all_pods_of_the_release_find_a_node_while_jobs_run_on_all_of_them():
+    """Otherwise an upgrade or uninstall would wait for the end of all jobs."""
+    tolerated = _tolerated(render("slurm", ALL_PODS))
+    assert {kind for kind, _ in tolerated} == {"CronJob", "Deployment", "Job", "StatefulSet"}
+    assert {name for _, name in tolerated} > LOGINS | CONTROL_PLANE | {f"demo-{job}" for job in JOBS}
+    assert {made for made, keys in tolerated.items() if not keys >= {LOCK, DRAIN}} == set()
+
+
+def test_all_but_login_pods_find_one_while_all_are_cordoned():
+    """kubectl drain evicts a login pod once. It would come back to its node, and end there with the machine."""
+    tolerated = _tolerated(render("slurm", ALL_PODS))
+    assert {name for (_, name), keys in tolerated.items() if CORDON not in keys} == LOGINS
 
 
 def test_another_word_is_refused():
