@@ -131,7 +131,7 @@ docs/design/slurmctld-crash.md. Call with (dict "root" $ "values" … ["stays" t
 {{- define "slurm.controlPlacement" -}}
 {{- $own := .values.tolerations | default list }}
 {{- $said := list }}
-{{- range $own }}{{ $said = append $said (.key | default "") }}{{ end }}
+{{- range concat $own (.root.Values.common.podSpec.tolerations | default list) }}{{ $said = append $said (.key | default "") }}{{ end }}
 {{- $all := include "slurm.toleratesClosed" (dict "cordoned" true) | fromJsonArray }}
 {{- if not .stays }}
 {{- range list "not-ready" "unreachable" }}

@@ -65,10 +65,11 @@ Call with (dict "root" $ "of" name of the template with its objects). */}}
 {{- toJson $given }}
 {{- end }}
 
-{{- /* A pod's spec, with the fields of common.podSpec and common.container that it does not set itself. */}}
+{{- /* A pod's spec, with the fields of common.podSpec and common.container that it does not set itself. Tolerations add up. */}}
 {{- define "sunkpy.podSpec" -}}
 {{- $container := index . 2 }}
 {{- $spec := (include "sunkpy.merged" (list (index . 1) (index . 0)) | fromJson).value }}
+{{- with (index . 1).tolerations }}{{ $_ := set $spec "tolerations" (concat ((index $ 0).tolerations | default list) . | uniq) }}{{ end }}
 {{- range $containers := list "initContainers" "containers" }}
 {{- $all := list }}
 {{- range get $spec . | default list }}{{ $all = append $all (include "sunkpy.merged" (list $container .) | fromJson).value }}{{ end }}

@@ -60,7 +60,7 @@ log:
 A dead node is left after a minute, unless values say otherwise. */}}
 {{- define "sunkpy.tolerations" -}}
 {{- $said := list }}
-{{- range .Values.tolerations }}{{ $said = append $said (.key | default "") }}{{ end -}}
+{{- range concat (.Values.tolerations | default list) (.Values.common.podSpec.tolerations | default list) }}{{ $said = append $said (.key | default "") }}{{ end -}}
 - {key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}
 - {key: sunkpy.dev/drain, operator: Exists, effect: NoSchedule}
 - {key: {{ .Values.lock.key | quote }}, operator: Exists, effect: NoSchedule}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.unit.charts.rendering import CHARTS, Manifest, Refused, check_accepted, of_kind, render
@@ -80,11 +82,37 @@ def test_all_pods_and_containers_have_what_is_common_but_for_what_they_say_thems
         if manifest["kind"] in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"):
             check_accepted(manifest)
     for was, now in specs:
-        assert now["tolerations"] == was.get("tolerations", [toleration])
+        assert now["tolerations"] == [*was.get("tolerations", []), toleration]
         assert now["dnsPolicy"] == was.get("dnsPolicy", "Default")
         for kind in ("initContainers", "containers"):
             wanted = [each | {"env": [proxy, *each.get("env", [])]} for each in was.get(kind, [])]
             assert now.get(kind, []) == wanted
+
+
+def tolerations(chart: str, name: str, values: dict[str, object]) -> list[dict[str, object]]:
+    found = of_kind(render(chart, values), "Deployment")[name]["spec"]["template"]["spec"]["tolerations"]
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("chart", "name", "own"),
+    [
+        ("slurm", "demo-scheduler", lambda mine: {"scheduler": {"tolerations": mine}}),
+        ("sunkpy", "demo-operator", lambda mine: {"tolerations": mine}),
+    ],
+)
+def test_common_tolerations_add_up_with_those_of_a_part(
+    chart: str, name: str, own: Callable[[object], dict[str, object]]
+) -> None:
+    one, both = {"key": "one", "operator": "Exists"}, {"key": "both", "operator": "Exists"}
+    common = {"common": {"podSpec": {"tolerations": [both, one]}}}
+    by_chart = tolerations(chart, name, {})
+    assert by_chart
+    assert tolerations(chart, name, own([both]) | common) == [*by_chart, both, one]
+    longer = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 900}
+    said = tolerations(chart, name, {"common": {"podSpec": {"tolerations": [longer]}}})
+    assert [each for each in said if each["key"] == longer["key"]] == [longer], "the shortest time would count"
 
 
 @pytest.mark.parametrize("chart", WHOLE)
