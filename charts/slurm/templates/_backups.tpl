@@ -56,3 +56,17 @@
 {{- fail "restore.from is volume: enable slurmctld.backup and accounting.backup, because the restore reads their volumes" }}
 {{- end }}
 {{- end }}
+
+{{- /* The claim with slurmctld's state. Refuses one that the pod of a backup cannot mount while slurmctld runs. */}}
+{{- define "slurm.stateForBackups" -}}
+{{- $persistence := .Values.slurmctld.persistence }}
+{{- $claim := include "slurm.sharedState" . | default (printf "state-%s-slurmctld-0" .Release.Name) }}
+{{- $why := "lets only one pod mount the volume, and the pods of backups have to mount it beside slurmctld. Set" }}
+{{- if and (not $persistence.existingClaim) (has "ReadWriteOncePod" $persistence.accessModes) }}
+{{- fail (printf "slurmctld.persistence.accessModes: ReadWriteOncePod %s [ReadWriteOnce], or disable slurmctld.backup" $why) }}
+{{- end }}
+{{- if has "ReadWriteOncePod" (dig "spec" "accessModes" list (lookup "v1" "PersistentVolumeClaim" .Release.Namespace $claim | default dict)) }}
+{{- fail (printf "slurmctld.persistence: PersistentVolumeClaim %s has the access mode ReadWriteOncePod, which %s slurmctld.persistence.existingClaim to a claim with ReadWriteOnce, or disable slurmctld.backup" $claim $why) }}
+{{- end }}
+{{- $claim }}
+{{- end }}

@@ -58,6 +58,14 @@ def test_slurmctld_is_backed_up_without_accounting_and_each_backup_can_be_off():
     assert made(slurmctld={"backup": {"enabled": False}}) == {"demo-backup"}
 
 
+def test_without_backups_a_volume_may_be_for_one_pod():
+    values = {"persistence": {"accessModes": ["ReadWriteOncePod"]}, "backup": {"enabled": False}}
+    (claim,) = of_kind(render("slurm", {"slurmctld": values}), "StatefulSet")["demo-slurmctld"]["spec"][
+        "volumeClaimTemplates"
+    ]
+    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+
+
 @pytest.mark.parametrize("name", BACKUPS)
 def test_a_backup_that_is_not_wherever_it_should_be_is_not_made_again(name: str):
     """copy-backup ends with 3 when another dump would not help; any other end is tried again."""
@@ -151,6 +159,11 @@ def test_a_restore_from_the_volume_can_name_its_backup():
         (
             {"restore": {"from": "volume"}, "slurmctld": {"backup": {"enabled": False}}},
             "restore.from is volume: enable slurmctld.backup and accounting.backup",
+        ),
+        (
+            {"slurmctld": {"persistence": {"accessModes": ["ReadWriteOncePod"]}}},
+            "slurmctld.persistence.accessModes: ReadWriteOncePod lets only one pod mount the volume, .* Set "
+            r"\[ReadWriteOnce\], or disable slurmctld.backup",
         ),
     ],
 )
