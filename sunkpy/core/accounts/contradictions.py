@@ -45,7 +45,7 @@ def _in_names(tree: Tree) -> Iterator[str]:
                 yield f"{kind} root belongs to Slurm"
             elif name == CLOSED and kind == "QoS":
                 yield f"QoS {CLOSED} is reserved for accounts and users that sunkpy has closed"
-    if wanted.pods.account and wanted.pods.user in wanted.users:
+    if wanted.has_pod_user and wanted.pods.user in wanted.users:
         yield f"user {wanted.pods.user} submits the jobs of pods and is in every account: remove it from users"
 
 
@@ -118,7 +118,7 @@ def _in_accounts(tree: Tree) -> Iterator[str]:
             yield f"account {name} is below itself: {' < '.join([*way, tree.parents.get(way[-1], '')])}"
         yield from _in_own_qos(f"account {name}", account, tree.default_qos_of(name), tree)
         yield from _in_tres(f"account {name}", tree, account.limits)
-    if wanted.pods.account and wanted.pods.account not in wanted.accounts:
+    if wanted.has_pod_user and wanted.pods.account not in wanted.accounts:
         yield f"the account of pods is {wanted.pods.account}, which is not among the accounts"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -75,11 +75,12 @@ class WantedUser(_Section, frozen=True, kw_only=True):
 class PodUser(_Section, frozen=True, kw_only=True):
     """The Slurm user who submits the jobs of pods: a member of every account, with the account's own shares.
 
-    `account`: the account for jobs of pods that name no account.
+    `account`: the account for jobs of pods that name no account. The chart refuses values that have accounts and leave
+    it out.
     """
 
     user: str = "k8s"
-    account: str = ""
+    account: Annotated[str, msgspec.Meta(min_length=1)] = ""
 
 
 class WantedAccounts(_Section, frozen=True, kw_only=True):
@@ -97,9 +98,14 @@ class WantedAccounts(_Section, frozen=True, kw_only=True):
     pods: PodUser = PodUser()
 
     @property
+    def has_pod_user(self) -> bool:
+        """True if the values have accounts, and so a user in them who submits the jobs of pods."""
+        return bool(self.accounts and self.pods.account)
+
+    @property
     def members(self) -> Mapping[str, WantedUser]:
         """All users, including the one who submits the jobs of pods."""
-        if not self.pods.account:
+        if not self.has_pod_user:
             return self.users
         everywhere = {account: Membership(shares="parent") for account in self.accounts}
         pod_user = WantedUser(accounts=everywhere, default_account=self.pods.account)

@@ -68,7 +68,7 @@ THEIRS = msgspec.structs.replace(
         ),
         ("accounts: {a: {limits: {tres: {gres/gpu:h100: 1}}}}", "account a limits gres/gpu:h100, which Slurm does not"),
         ("qos: {x: {perUser: {tres: {licence/x: 1}}}}", "QoS x limits licence/x, which Slurm does not count"),
-        ("pods: {account: a}", "the account of pods is a, which is not among the accounts"),
+        ("accounts: {b: {}}\npods: {account: a}", "the account of pods is a, which is not among the accounts"),
         (
             "accounts: {a: {}}\nusers: {k8s: {accounts: {a: {}}}}\npods: {account: a}",
             "user k8s submits the jobs of pods",
