@@ -124,12 +124,8 @@ spec:
         - {name: sshd, mountPath: /config, readOnly: true}
         - {name: host-keys, mountPath: /keys, readOnly: true}
         - {name: ssh-keys, mountPath: /etc/ssh/people, readOnly: true}
-        {{- if .root.Values.login.ssh.secondFactor }}
         - {name: sshd, mountPath: /etc/pam.d/sshd, subPath: sshd.pam, readOnly: true}
-        {{- end }}
-        {{- if .root.Values.login.ssh.existingCASecret }}
         - {name: ssh-ca, mountPath: /ca, readOnly: true}
-        {{- end }}
         {{- include "slurm.sharedMounts" .root | nindent 8 }}
         {{- include "slurm.directoryMounts" .root | nindent 8 }}
     {{- end }}
@@ -163,11 +159,8 @@ spec:
     {{- include "slurm.directoryVolumes" .root | nindent 4 }}
     {{- if $ssh }}
     - {name: run, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
-    {{- $files := list }}
-    {{- range include "slurm.sshdFiles" (dict "root" .root "compute" false) | fromJson | keys | sortAlpha }}
-    {{- $files = append $files (dict "key" . "path" .) }}
-    {{- end }}
-    - {name: sshd, configMap: {name: {{ $config }}, items: {{ toJson $files }}}}
+    # Without `items`, so that a running pod gets each file that a later configuration names.
+    - {name: sshd, configMap: {name: {{ $config }}}}
     - {name: ssh-keys, configMap: {name: {{ .root.Release.Name }}-ssh-keys}}
     {{- include "slurm.sshCAVolume" .root | nindent 4 }}
     # sshd refuses a host key that others could read.

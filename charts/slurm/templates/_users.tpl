@@ -70,29 +70,31 @@ group: {{ append $group "" | join "\n" | toJson }}
 {{- tpl (.root.Files.Get "files/sshd_config.tpl") (dict "Values" .root.Values "Template" .root.Template "compute" .compute) }}
 {{- end }}
 {{- /* The files that sshd reads, by name: its configuration, the authorities for certificates, the revoked keys, and the principals of
-people. Arguments as above. */}}
+people. A file without content is there, too: until sshd has read a new configuration, it reads the files of the one before.
+Arguments as above. */}}
 {{- define "slurm.sshdFiles" -}}
 {{- $ssh := .root.Values.login.ssh }}
 {{- $files := dict "sshd_config" (printf "%s\n" (include "slurm.sshdConfig" . | trim)) }}
-{{- if and $ssh.secondFactor (not .compute) }}
+{{- if not .compute }}
 {{- $_ := set $files "sshd.pam" (.root.Files.Get "files/sshd.pam") }}
-{{- $_ := set $files "second_factor" (printf "%s\n" (trim $ssh.secondFactor)) }}
+{{- $_ := set $files "second_factor" (printf "%s\n" (trim $ssh.secondFactor | default "auth required pam_deny.so")) }}
 {{- end }}
-{{- with $ssh.trustedUserCAKeys }}{{ $_ := set $files "trusted_user_ca_keys" (printf "%s\n" (join "\n" .)) }}{{ end }}
-{{- with $ssh.revokedKeys }}{{ $_ := set $files "revoked_keys" (printf "%s\n" (join "\n" .)) }}{{ end }}
-{{- if $ssh.principals }}
+{{- /* A pod without the volume of a new Secret keeps its old configuration. An empty list would allow revoked keys there. */}}
+{{- if not $ssh.existingCASecret }}
+{{- $_ := set $files "trusted_user_ca_keys" (append ($ssh.trustedUserCAKeys | default list) "" | join "\n") }}
+{{- $_ := set $files "revoked_keys" (append ($ssh.revokedKeys | default list) "" | join "\n") }}
+{{- end }}
 {{- $lines := list }}
 {{- range $person, $names := $ssh.principals }}{{ range $names }}{{ $lines = append $lines (printf "%s %s\n" $person .) }}{{ end }}{{ end }}
 {{- $_ := set $files "principals" (join "" $lines) }}
-{{- end }}
 {{- toJson $files }}
 {{- end }}
-{{- /* Both files of the Secret have to be there: without the second one sshd would refuse everybody. */}}
+{{- /* Always there, so that a Secret with the default name replaces no pod. Optional also for a Secret that values name: only then
+does the kubelet remove a file whose key is removed, and sshd lets nobody in. */}}
 {{- define "slurm.sshCAVolume" -}}
-{{- with .Values.login.ssh.existingCASecret }}
+{{- $secret := .Values.login.ssh.existingCASecret | default (printf "%s-ssh-ca" .Release.Name) }}
 {{- $items := list (dict "key" "trusted_user_ca_keys" "path" "trusted_user_ca_keys") (dict "key" "revoked_keys" "path" "revoked_keys") }}
-- {name: ssh-ca, secret: {secretName: {{ . | quote }}, items: {{ toJson $items }}}}
-{{- end }}
+- {name: ssh-ca, secret: {secretName: {{ $secret | quote }}, optional: true, items: {{ toJson $items }}}}
 {{- end }}
 {{- define "slurm.computeHostSecret" -}}{{ .Values.keys.existingComputeSshHostSecret | default (printf "%s-compute-ssh-host-key" .Release.Name) }}{{- end }}
 {{- define "slurm.sshHostSecret" -}}{{ .Values.keys.existingSshHostSecret | default (printf "%s-ssh-host-key" .Release.Name) }}{{- end }}

@@ -26,7 +26,7 @@ from tests.unit.charts.rendering import Manifest, of_kind, render
 
 _SSHD = (
     "run:run", "tmpfs:tmp", "home:home", "people:var/lib/extrausers:ro", "ssh-keys:etc/ssh/people:ro",
-    "config:config:ro", "ca:ca:ro", "keys:keys:ro",
+    "config:config:ro", "ca:ca:ro", "keys:keys:ro", "config/sshd.pam:etc/pam.d/sshd:ro",
     "directory/pipes:var/lib/sss/pipes:ro", "directory/mc:var/lib/sss/mc:ro",
 )  # fmt: skip
 _SSSD = ("tmpfs:run", "tmpfs:tmp", "tmpfs:etc/sssd", "tmpfs:var/log", "directory:var/lib/sss", "site:site:ro")
@@ -85,7 +85,7 @@ class LoginPod:
         project(self.folder / "ssh-keys", maps["demo-ssh-keys"].get("data") or {})
         for secret in of_kind(manifests, "Secret").values():
             project(self.folder / "site", secret["stringData"])
-        files = {name: text for name, text in maps["demo-login"]["data"].items() if name != "motd"}
+        files = dict(maps["demo-login"]["data"])
         files["sshd_config"] = files["sshd_config"].replace("Port 2222", f"Port {self.port}")
         project(self.folder / "config", files)
         self._manifests = manifests
@@ -115,8 +115,7 @@ class LoginPod:
 
     def start_again(self, env: Mapping[str, str]) -> None:
         """sshd alone, as a kubelet starts a container that has ended."""
-        asks = ("config/sshd.pam:etc/pam.d/sshd:ro",) if (self.folder / "config/sshd.pam").exists() else ()
-        self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()) + asks, env)
+        self._start("sshd", _SSHD + (_OF_SLURM if self._slurm else ()), env)
 
     def _make_homes(self) -> None:
         make_homes = ["chroot", self.folder / "root", "/usr/local/bin/make-homes", "65520"]

@@ -138,7 +138,7 @@ def test_what_is_revoked_opens_nothing_though_it_would_be_valid(
 
 
 def test_a_secret_brings_authorities_and_a_list_by_number(pod: LoginPod, values: Mapping[str, Any], other: Authority):
-    secret, brought = pod.folder / "ca", {"trustedUserCAKeys": [], "existingCASecret": "ours"}
+    secret, brought = pod.folder / "ca", {"trustedUserCAKeys": [], "existingCASecret": "demo-ssh-ca"}
     project(secret, {"trusted_user_ca_keys": f"{other.public}\n", "revoked_keys": ""})
     _use(pod, values, **brought)
     assert _comes(pod, "ann", other.sign("ann", serial=7)) == (0, False), pod.log()

@@ -42,9 +42,17 @@ CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "accounts.wanted": {"accounts": {"wanted": {"accounts": {"chem": {}}}}},
     "accounting.slurmdbd.conf": {"accounting": {"slurmdbd": {"conf": {"PurgeJobAfter": "24month"}}}},
     "login.motd, login.ssh.extra": {"login": {"motd": "Welcome", "ssh": {"extra": "MaxSessions 3"}}},
-    "login.ssh.trustedUserCAKeys or login.ssh.secondFactor, when first set": {
-        "login": {"ssh": {"trustedUserCAKeys": [KEY]}}
+    "login.ssh.trustedUserCAKeys, .revokedKeys, .principals, .secondFactor": {
+        "login": {
+            "ssh": {
+                "trustedUserCAKeys": [KEY],
+                "revokedKeys": [KEY],
+                "principals": {"ann": ["a"]},
+                "secondFactor": "auth required x.so",
+            }
+        }
     },
+    "login.ssh.existingCASecret, if not <release>-ssh-ca": {"login": {"ssh": {"existingCASecret": "ours"}}},
     "login.resources": {"login": {"resources": {"requests": {"cpu": "1"}}}},
     "login.sets": {"login": {"sets": {"gpu": {}}}},
     "sharedFolders": {"sharedFolders": {"/scratch": {"hostPath": {"path": "/scratch"}}}},

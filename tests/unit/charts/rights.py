@@ -25,6 +25,8 @@ KEY_OF_SECRET = {
     f"{RELEASE}-database": "password of the database",
     f"{RELEASE}-ssh-host-key": "host key of sshd",
 }
+PUBLIC = f"{RELEASE}-ssh-ca"
+"""A Secret with public keys alone."""
 
 Row = tuple[str, ...]
 
@@ -96,7 +98,7 @@ def _keys(pod: Mapping[str, object], container: Mapping[str, object]) -> Iterato
     for volume in pod.get("volumes", []):
         if volume["name"] not in mounted:
             continue
-        if "secret" in volume:
+        if "secret" in volume and volume["secret"]["secretName"] != PUBLIC:
             yield KEY_OF_SECRET[volume["secret"]["secretName"]]
         for source in volume.get("projected", {}).get("sources", []):
             if "secret" in source:

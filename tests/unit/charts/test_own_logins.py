@@ -71,7 +71,7 @@ def test_no_token_and_no_key_is_in_reach_of_its_person():
     assert "shareProcessNamespace" not in pod
     secret = {volume["name"] for volume in pod["volumes"] if "secret" in volume or "projected" in volume}
     having = {name: secret & {m["name"] for m in each["volumeMounts"]} for name, each in containers(pod).items()}
-    assert having == {"sshd": {"host-keys"}, "sackd": {"keys"}}
+    assert having == {"sshd": {"host-keys", "ssh-ca"}, "sackd": {"keys"}}
 
 
 def test_nobody_enters_it_with_kubectl():
