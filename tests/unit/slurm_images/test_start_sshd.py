@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Final
 import pytest
 
 from devcluster.waiting import wait_until
+from tests import process_tree
 
 SCRIPT = Path(__file__).parents[3] / "slurm-images" / "bin" / "start-sshd"
 SITUATION = """\
@@ -45,6 +47,14 @@ trap 'echo "sshd has read $(head -1 /run/sshd_config)"' HUP
 echo "sshd listens"
 while sleep 0.05; do :; done
 """
+GETENT: Final = """\
+#!/bin/bash
+for file in extrausers/passwd $([ ! -S /var/lib/sss/pipes/nss ] || echo directory); do
+  ! grep -q "^[^:]*:[^:]*:$2:" "/var/lib/$file" || exit 0
+done
+exit 2
+"""
+"""It knows people of the values, and those of the directory while sssd answers."""
 RIGHTS: Final = (
     "--bounding-set=-all,+audit_write,+chown,+setgid,+setuid,+sys_chroot",
     "--inh-caps=-all",
@@ -55,34 +65,56 @@ set -e
 mount --bind "$1/sbin" /usr/sbin
 mount -t tmpfs tmpfs /run
 mount --bind "$1/lib" /var/lib
+as() {{ local uid=$1; shift; setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@"; }}
+eval "$3"
 exec setpriv {" ".join(RIGHTS)} "$2" "$1/pod"
 """
 
 
 class Program:
-    """start-sshd with a folder of its own, as beside slurmd, for the files `config` and `keys`."""
+    """start-sshd with a folder of its own, as beside slurmd, for the files `config` and `keys`.
+
+    Values (`extrausers/passwd`) and the `directory` have people, whose name is their uid.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.config, self._log, self._folder = folder / "pod/config", folder / "log", folder
         for name in ("pod/config", "pod/ca", "pod/keys", "sbin", "bin", "lib/extrausers"):
             (folder / name).mkdir(parents=True)
-        for file, text in {"sbin/sshd": SSHD, "bin/raise-limits": "", "lib/extrausers/passwd": ""}.items():
+        self.have("extrausers/passwd")
+        self.have("directory")
+        (self.config / "sshd_config").write_text("# one\n")
+        for file, text in {"sbin/sshd": SSHD, "bin/getent": GETENT, "bin/raise-limits": ""}.items():
             (folder / file).write_text(text)
             (folder / file).chmod(0o755)
         (folder / "pod/keys/ssh_host_ed25519_key").write_text("")
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, **env: str) -> None:
-        """Start it, and wait until sshd listens."""
+    def have(self, file: str, *uids: int) -> None:
+        """Write the people of the values (extrausers/passwd) or of the directory."""
+        part = self._folder / "lib/part"
+        part.write_text("".join(f"p{uid}:*:{uid}:{uid}::/:/bin/sh\n" for uid in uids))
+        part.rename(self._folder / "lib" / file)
+
+    def start(self, sessions: str = "", **env: str) -> None:
+        """Start it, and wait until sshd listens. `sessions`: commands that people have started before."""
         own = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
         path = f"{self._folder}/bin:{os.environ['PATH']}"
         with self._log.open("wb") as log:
             program = subprocess.Popen(
-                [*own, "bash", "-c", ENTER, "-", self._folder, SCRIPT],
+                [*own, "bash", "-c", ENTER, "-", self._folder, SCRIPT, sessions],
                 env={**os.environ, "PATH": path, "SUNKPY_LOOK_S": "0.1", **env}, stdout=log, stderr=log,
             )  # fmt: skip
         self._processes.append(program)
         self.await_log("sshd listens")
+
+    def runs(self, uid: int) -> int:
+        """How many processes of a user run beside it."""
+        found = 0
+        for pid in process_tree.below(self._processes[-1].pid):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                found += Path(f"/proc/{pid}").stat().st_uid == uid
+        return found
 
     def log(self) -> str:
         """What it and sshd have printed."""
@@ -119,7 +151,6 @@ def program(tmp_path: Path) -> Iterator[Program]:
 def test_a_configuration_that_names_a_missing_file_counts_once_the_file_is_there(program: Program, line: str):
     """sshd itself would take it, and refuse everybody."""
     config, line = program.config / "sshd_config", line.format(program.config)
-    config.write_text("# one\n")
     program.start()
     config.write_text(f"# two\n{line}\n")
     file = Path(line.split()[-1])
@@ -131,3 +162,20 @@ def test_a_configuration_that_names_a_missing_file_counts_once_the_file_is_there
     file.write_text("")
     program.await_log("sshd has read # four")
     assert "# two" not in program.log()
+
+
+GONE: Final = 54321
+STAYS: Final = 54322
+MANY: Final = "perl -e '$SIG{HUP} = q(IGNORE); for (2 .. 12) { fork or last } sleep 600'"
+"""A program that ignores SIGHUP, in twelve processes."""
+
+
+@pytest.mark.parametrize("most", ["", "10"])
+def test_who_is_removed_from_the_values_loses_all_processes_also_at_the_limit_of_them(program: Program, most: str):
+    program.have("extrausers/passwd", GONE, STAYS)
+    program.start(f"as {GONE} {MANY} & as {STAYS} sleep 600 &", SUNKPY_END_SESSIONS="1", SUNKPY_PERSON_PROCESSES=most)
+    assert wait_until(lambda: program.runs(GONE) == 12, timeout_s=60, every_s=0.05), program.log()
+    program.have("extrausers/passwd", STAYS)
+    assert wait_until(lambda: not program.runs(GONE), timeout_s=60, every_s=0.05), program.log()
+    assert program.log().count(f"start-sshd: uid {GONE} belongs to no user any more: its processes are ended\n") == 1
+    assert program.runs(STAYS) == 1
