@@ -92,6 +92,9 @@ spec:
         {{- end }}
         {{- if .root.Values.login.ssh.endSessions }}
         - {name: SUNKPY_END_SESSIONS, value: "1"}
+        {{- if .root.Values.users.sssd.enabled }}
+        - {name: SUNKPY_SSSD, value: "1"}
+        {{- end }}
         {{- end }}
         {{- if .person }}
         - {name: SUNKPY_PERSON, value: {{ .person | quote }}}

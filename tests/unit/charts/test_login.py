@@ -57,6 +57,15 @@ def test_bounds_are_values():
     assert tmp == {"medium": "", "sizeLimit": "50Gi"}
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_sshd_knows_whether_it_has_to_wait_for_a_directory_that_does_not_answer(enabled: bool):
+    users = BY_SSH["users"] | {"sssd": {"enabled": enabled, "config": "[sssd]\n"}}
+    values = {"users": users, "login": {"perUser": {"enabled": True, "users": {"ann": {}}}}}
+    sets = of_kind(render("slurm", values), "StatefulSet")
+    for name in ("demo-login", "demo-login-ann"):
+        assert _env(sets[name]["spec"]["template"]["spec"]).get("SUNKPY_SSSD") == ("1" if enabled else None)
+
+
 def test_without_bounds_the_other_settings_are_there():
     values = BY_SSH | {"login": {"perPerson": None}}
     assert _env(of_kind(render("slurm", values), "StatefulSet")["demo-login"]["spec"]["template"]["spec"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +117,17 @@ class Program:
                 found += Path(f"/proc/{pid}").stat().st_uid == uid
         return found
 
+    @contextlib.contextmanager
+    def sssd(self) -> Iterator[None]:
+        """sssd answers."""
+        (self._folder / "lib/sss/pipes").mkdir(parents=True)
+        folder = os.open(self._folder / "lib/sss/pipes", os.O_PATH)
+        with socket.socket(socket.AF_UNIX) as answers:
+            answers.bind(f"/proc/self/fd/{folder}/nss")  # the path itself may be too long
+            answers.listen(4096)
+            yield
+        os.close(folder)
+
     def log(self) -> str:
         """What it and sshd have printed."""
         return self._log.read_text()
@@ -179,3 +191,17 @@ def test_who_is_removed_from_the_values_loses_all_processes_also_at_the_limit_of
     assert wait_until(lambda: not program.runs(GONE), timeout_s=60, every_s=0.05), program.log()
     assert program.log().count(f"start-sshd: uid {GONE} belongs to no user any more: its processes are ended\n") == 1
     assert program.runs(STAYS) == 1
+
+
+def test_who_moves_to_the_directory_keeps_their_sessions_while_sssd_is_away(program: Program):
+    program.have("extrausers/passwd", GONE, STAYS)
+    program.start(f"as {GONE} sleep 600 & as {STAYS} sleep 600 &", SUNKPY_END_SESSIONS="1", SUNKPY_SSSD="1")
+    program.have("extrausers/passwd")
+    program.have("directory", STAYS)
+    for look in range(6):
+        (program.config / "sshd_config").write_text(f"# look {look}\n")
+        program.await_log(f"sshd has read # look {look}\n")
+    assert (program.runs(GONE), program.runs(STAYS)) == (1, 1), program.log()
+    with program.sssd():
+        assert wait_until(lambda: not program.runs(GONE), timeout_s=60, every_s=0.05), program.log()
+        assert program.runs(STAYS) == 1
