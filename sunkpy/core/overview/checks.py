@@ -367,8 +367,9 @@ def _volumes(facts: Installation) -> _Verdict:
     is_up = facts.slurm is None or (facts.slurm.is_up and not facts.slurm.error)
     if problems := list(volume_problems(watched, facts.now.timestamp(), is_up=is_up)):
         return _Verdict(first_of(problems, _SHOWN), "See section A volume fills up in docs/troubleshooting.md.")
-    fullest, claim = max((part, claim) for each in watched for claim, part in each.used.items())
-    return _Verdict(f"{count(sum(len(each.used) for each in watched), 'volume')}; {claim} is {fullest:.0%} full")
+    used = sorted((part, claim) for each in watched for claim, part in each.used.items())
+    fullest = f"; {used[-1][1]} is {used[-1][0]:.0%} full" if used else ""
+    return _Verdict(f"{count(len(used), 'volume')}{fullest}")
 
 
 # -------------------------------------------------------------------------------------------------------------- Slurm

@@ -232,6 +232,7 @@ def test_other_checks_of_the_inside_only_fill_what_was_skipped_here():
     ("change", "says"),
     [
         ({"volumes": ()}, "nothing measures how full they are; see volumeMetrics of chart slurm"),
+        ({"volumes": (VolumesOfPod(pod="p"),)}, "0 volumes"),
         (
             {"volumes": (VolumesOfPod(pod="p", is_closed=True),)},
             "only Prometheus may read how full they are (metricsSecret); see its alerts",
@@ -244,7 +245,7 @@ def test_other_checks_of_the_inside_only_fill_what_was_skipped_here():
             "1 volume; a is 10% full",
         ),
     ],
-    ids=["nobody measures", "a token is needed", "slurmctld is down"],
+    ids=["nobody measures", "nothing is measured", "a token is needed", "slurmctld is down"],
 )
 def test_of_volumes_that_nobody_has_to_look_at_it_is_said_what_is_known(change, says):
     checks = {check.name: check for check in diagnose(msgspec.structs.replace(WELL, **change)).checks}
