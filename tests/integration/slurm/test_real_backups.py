@@ -91,7 +91,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 @pytest.fixture
 def database(whole: Database, bucket: Bucket) -> Database:
     """The database, without backups here and in the bucket."""
-    for file in (*whole.backups.iterdir(), *bucket.folder.rglob("*.gz"), *(whole.root / "tmp").glob("report")):
+    objects = [path for path in bucket.folder.rglob("*") if path.is_file()]
+    for file in (*whole.backups.iterdir(), *objects, *(whole.root / "tmp").glob("report")):
         file.unlink()
     give_key(whole.root, 404)
     return whole
@@ -174,6 +175,43 @@ def test_another_backup_of_the_same_name_in_the_bucket_is_no_copy(database: Data
     assert (bucket.folder / "old/slurm" / NEW).read_bytes() == stored
     with pytest.raises(AssertionError, match=f"{NEW}: the copy in the bucket has another checksum"):
         database.run(*bucket.env(), "backup-mariadb", "verify")
+
+
+def test_a_prefix_with_the_backups_of_another_volume_is_not_touched(database: Database, bucket: Bucket):
+    """Two clusters with one prefix; or a volume that was lost, whose prefix a new one takes over."""
+    objects = bucket.folder / "old/slurm"
+    database.add(NEW)
+    database.run(*keep(bucket))
+    for file in database.backups.iterdir():
+        file.unlink()
+    database.add(NEWEST)
+    (objects / OLD).write_bytes(b"x")
+    owner = f"{NAME}-owner"
+    says = rf"of another volume\. If another cluster .* set another s3.prefix.* delete http://.*/old/slurm/{owner}: "
+    for _ in range(2):
+        with pytest.raises(AssertionError, match=says):
+            database.run(*keep(bucket))
+        assert bucket.names() == {OLD, NEW}
+    database.run(*keep(bucket, PREFIX="other/"))
+    assert bucket.names() == {OLD, NEW, NEWEST}
+    (objects / owner).unlink()
+    database.run(*keep(bucket))
+    assert {path.name for path in objects.iterdir()} == {NEW, NEWEST, owner}
+
+
+def test_a_prefix_without_an_owner_is_not_taken_over_if_it_has_other_backups(database: Database, bucket: Bucket):
+    """Two clusters of a release that did not write owners yet."""
+    for name in (NEW, NEWEST):
+        database.add(name)
+    database.run(*keep(bucket))
+    (bucket.folder / "old/slurm" / f"{NAME}-owner").unlink()
+    for name in (NEWEST, f".{NAME}.id"):
+        (database.backups / name).unlink()
+    database.add(NEW)
+    database.add(NEWEST.replace("29990102", "29990103"))
+    with pytest.raises(AssertionError, match=f"/old/slurm/{NEW} is not the same as /backup/{NEW}: "):
+        database.run(*keep(bucket))
+    assert {path.name for path in (bucket.folder / "old/slurm").iterdir()} == {NEW, NEWEST}
 
 
 @pytest.mark.parametrize(
