@@ -99,7 +99,8 @@ class Program:
 
     def start(self, sessions: str = "", **env: str) -> None:
         """Start it, and wait until sshd listens. `sessions`: commands that people have started before."""
-        own = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        # Under nohup the tests ignore SIGHUP, and so would all that they start.
+        own = ["env", "--default-signal=HUP", "unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
         path = f"{self._folder}/bin:{os.environ['PATH']}"
         with self._log.open("wb") as log:
             program = subprocess.Popen(
