@@ -135,6 +135,17 @@ def test_who_has_no_secret_yet_comes_by_the_key_where_the_lines_say_so(
         pod.apply(_values(keys, LINE))
 
 
+def test_it_ends_and_begins_in_a_running_pod(pod: LoginPod, keys: dict[str, Key], tmp_path: Path):
+    pod.apply(_values(keys, ""))
+    try:
+        by_key = lambda: pod.said("ann", keys["ann"], "true")[0]  # noqa: E731
+        assert wait_until(lambda: by_key() == 0, timeout_s=20, every_s=0.2), pod.log()
+    finally:
+        pod.apply(_values(keys, LINE))
+    assert wait_until(lambda: by_key() == 255, timeout_s=20, every_s=0.2), pod.log()
+    assert _comes(pod, "ann", keys["ann"], "code of ann", tmp_path) == (0, "ann\n"), pod.log()
+
+
 def test_without_the_lines_nobody_comes(pod: LoginPod, keys: dict[str, Key], tmp_path: Path):
     lines = pod.folder / "config/second_factor"
     text = lines.read_text()
