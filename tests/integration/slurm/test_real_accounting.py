@@ -301,7 +301,7 @@ async def test_slurm_works_on_while_database_and_slurmdbd_are_dead_and_nothing_i
     await happens(running, all_are_recorded)
 
 
-async def test_a_backup_brings_back_what_was_lost(running: Running, admin: Slurm) -> None:
+async def test_a_backup_brings_back_what_was_lost(running: Running, admin: Slurm, user1: Slurm) -> None:
     accounting = running.accounting
     await settle(admin, wanted())
     before = accounting.sacctmgr("show", "assoc", "format=account,user,share,qos")
@@ -313,6 +313,17 @@ async def test_a_backup_brings_back_what_was_lost(running: Running, admin: Slurm
     accounting.slurmdbd.wait()
     await asyncio.to_thread(accounting.start_slurmdbd)
     assert accounting.sacctmgr("show", "assoc", "format=account,user,share,qos") == before
+    await is_closed(running, user1, "chem")  # slurmctld does not read a restored database by itself
+    await restart_slurmctld(running)
+
+    async def is_open() -> bool:
+        try:
+            await user1.cancel_job((await user1.submit_job(job(account="chem", hold=True))).job_id)
+        except errors.SlurmError:
+            return False
+        return True
+
+    await happens(running, is_open)
     await settle(admin, wanted())
 
 
@@ -391,6 +402,11 @@ async def start_before_slurmdbd(running: Running) -> None:
     """slurmctld starts with its saved state, and gets the accounts later."""
     running.accounting.slurmdbd.kill()
     running.accounting.slurmdbd.wait()
+    await restart_slurmctld(running)
+    await asyncio.to_thread(running.accounting.start_slurmdbd)
+
+
+async def restart_slurmctld(running: Running) -> None:
     before = running.slurm.starts("slurmctld")
     running.slurm.send("TERM", "slurmctld")
 
@@ -398,7 +414,6 @@ async def start_before_slurmdbd(running: Running) -> None:
         return running.slurm.starts("slurmctld") > before
 
     await happens(running, has_started)
-    await asyncio.to_thread(running.accounting.start_slurmdbd)
 
 
 async def is_known_as(running: Running, words: str) -> bool:
