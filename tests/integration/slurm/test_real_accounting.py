@@ -203,30 +203,6 @@ async def test_a_user_who_is_not_wanted_any_more_submits_nothing_and_is_let_in_a
     await ends(running, user1, (await user1.submit_job(job())).job_id)
 
 
-async def test_limits_of_a_partitions_qos_open_nothing_that_is_closed(
-    running: Running, admin: Slurm, user1: Slurm
-) -> None:
-    """Neither to a user who is not wanted any more, nor in a QoS that is not wanted any more."""
-    sacctmgr = running.accounting.sacctmgr
-    limited = "  limited: {limits: {submitted: 1000}, perUser: {submitted: 100}}\n  gone: {}\naccounts:"
-    values = wanted(VALUES.replace("accounts:", limited, 1))
-    await settle(admin, values)
-    sacctmgr("add", "account", "guests", "description=by hand")
-    sacctmgr("add", "user", "user1", "account=guests", "qos=gone", "defaultqos=gone")
-    running.accounting.output("scontrol", "update", "partition=high", "qos=limited")
-    for account, qos in (("chem", ""), ("guests", "gone")):
-        opened = await user1.submit_job(job(account=account, qos=qos, partition="high", hold=True))
-        await user1.cancel_job(opened.job_id)
-
-    rest = {name: each for name, each in values.qos.items() if name != "gone"}
-    await settle(admin, msgspec.structs.replace(values, qos=rest, users={}))
-    await is_closed(running, user1, "chem", partition="high")
-    await is_closed(running, user1, "guests", partition="high", qos="gone")
-    running.accounting.output("scontrol", "update", "partition=high", "qos=")
-    sacctmgr("delete", "account", "guests")
-    await settle(admin, wanted())
-
-
 async def test_what_somebody_else_made_is_left_alone(running: Running, admin: Slurm) -> None:
     sacctmgr = running.accounting.sacctmgr
     sacctmgr("add", "account", "theirs", "description=by hand", "fairshare=77")
@@ -440,3 +416,27 @@ async def test_what_a_lift_leaves_of_a_reason(
     for each in jobs:
         await admin.cancel_job(each)
     assert (node.is_drain, node.reason) == (False, "")
+
+
+async def test_limits_of_a_partitions_qos_open_nothing_that_is_closed(
+    running: Running, admin: Slurm, user1: Slurm
+) -> None:
+    """Neither to a user who is not wanted any more, nor in a QoS that is not wanted any more."""
+    sacctmgr = running.accounting.sacctmgr
+    limited = "  limited: {limits: {submitted: 1000}, perUser: {submitted: 100}}\n  gone: {}\naccounts:"
+    values = wanted(VALUES.replace("accounts:", limited, 1))
+    await settle(admin, values)
+    sacctmgr("add", "account", "guests", "description=by hand")
+    sacctmgr("add", "user", "user1", "account=guests", "qos=gone", "defaultqos=gone")
+    running.accounting.output("scontrol", "update", "partition=high", "qos=limited")
+    for account, qos in (("chem", ""), ("guests", "gone")):
+        opened = await user1.submit_job(job(account=account, qos=qos, partition="high", hold=True))
+        await user1.cancel_job(opened.job_id)
+
+    rest = {name: each for name, each in values.qos.items() if name != "gone"}
+    await settle(admin, msgspec.structs.replace(values, qos=rest, users={}))
+    await is_closed(running, user1, "chem", partition="high")
+    await is_closed(running, user1, "guests", partition="high", qos="gone")
+    running.accounting.output("scontrol", "update", "partition=high", "qos=")
+    sacctmgr("delete", "account", "guests")
+    await settle(admin, wanted())
