@@ -5,8 +5,9 @@ slurmdbd drops some changes without an error, so only a second reading proves a 
 reading number `_ROUNDS`, the loop makes them once more, logs one that slurmdbd has accepted before, and begins again
 after `_AGAIN_S` seconds: somebody else may be changing the same thing.
 
-A change that slurmdbd refuses is not sent again before the next comparison, after `poll_seconds`. The refusal is logged
-as a warning, unless the comparison before had the same refusal.
+A change that slurmdbd refuses is not sent again before the next comparison. That comes after `_AGAIN_S` seconds,
+because slurmdbd refuses some changes only until slurmctld has registered, or after `poll_seconds` if the comparison
+before had the same refusal. Only a refusal that the comparison before did not have is logged as a warning.
 
 A long plan takes minutes, in which a person may change the same things. So a reading counts for a second, or for as
 long as it took if that is longer. After that, before it changes something that exists, the loop reads slurmdbd and
@@ -70,7 +71,7 @@ class AccountsLoop:
 
     async def run(self) -> None:
         """Keep slurmdbd in line with the values until cancelled. If slurmdbd is away, or does not show a change, try
-        again after `_AGAIN_S` seconds; if it refuses a change, after `poll_seconds`.
+        again after `_AGAIN_S` seconds; if it refuses the same change once more, after `poll_seconds`.
 
         Raises:
             LeaseOver: this process no longer leads.
@@ -79,7 +80,7 @@ class AccountsLoop:
         while True:
             wait_s = _AGAIN_S
             try:
-                if await self.settle() or self._refused:
+                if await self.settle() or self._is_refused_again:
                     wait_s = self._settings.poll_seconds
                 failed = ""
             except LeaseOver:
@@ -89,6 +90,11 @@ class AccountsLoop:
                 log("slurmdbd was not read or changed; trying again", error=error.message)
                 failed = error.message
             await self._sleep(wait_s)
+
+    @property
+    def _is_refused_again(self) -> bool:
+        """True if slurmdbd refused the same changes in the comparison before."""
+        return bool(self._refused) and self._refused_before.issuperset(self._refused.values())
 
     async def settle(self) -> bool:
         """Bring slurmdbd in line with the values. Return False if changes are still due; True if none are, or if the

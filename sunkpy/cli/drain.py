@@ -150,6 +150,8 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         if self.failure is not None:
             return NO_SLURM if isinstance(self.failure, errors.SlurmError) else NO_ANSWER
+        if self.unread and self.steps.left:
+            return NO_SLURM
         return NO_ANSWER if self.steps.left and not self.steps.steps else 0
 
 

@@ -77,7 +77,7 @@ Arguments as above. */}}
 {{- $files := dict "sshd_config" (printf "%s\n" (include "slurm.sshdConfig" . | trim)) }}
 {{- if not .compute }}
 {{- $_ := set $files "sshd.pam" (.root.Files.Get "files/sshd.pam") }}
-{{- $_ := set $files "second_factor" (printf "%s\n" (trim $ssh.secondFactor | default "auth required pam_deny.so")) }}
+{{- $_ := set $files "second_factor" (printf "%s\n" (trim ($ssh.secondFactor | default "") | default "auth required pam_deny.so")) }}
 {{- end }}
 {{- /* A pod without the volume of a new Secret keeps its old configuration. An empty list would allow revoked keys there. */}}
 {{- if not $ssh.existingCASecret }}

@@ -276,7 +276,8 @@ def _replicas(facts: Installation) -> _Verdict:
             "Scale up what is at 0: kubectl scale. If a pod is missing, kubectl get events in its namespace says why, "
             "such as a quota or an admission policy."
         )
-        return _Verdict("; ".join(found), what_to_do)
+        # Values may ask for 0; whether somebody misses the process, other checks say.
+        return _Verdict("; ".join(found), what_to_do, Level.FAILED if short else Level.WARNING)
     return _Verdict(
         f"{count(len(ours), 'Deployment or StatefulSet', 'Deployments and StatefulSets')}, none lacks a pod"
     )

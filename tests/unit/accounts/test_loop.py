@@ -186,7 +186,7 @@ async def test_what_slurmdbd_always_refuses_is_sent_once_in_each_comparison_and_
     loop = loop_for(rest, other, waits)
     with capture_logs() as logs, pytest.raises(asyncio.CancelledError):
         await loop.run()
-    assert (waits.lasted, written(rest)) == ([60, 60, 60], ["/qos/"] * 3)
+    assert (waits.lasted, written(rest)) == ([2, 60, 60], ["/qos/"] * 3)
     assert warnings(logs) == [("slurmdbd refuses a change", "~ QoS fast: priority 100 -> 7")]
     assert loop.problem is not None
     assert "QOS Preemption loop detected" in loop.problem
@@ -211,7 +211,7 @@ async def test_what_slurmdbd_drops_because_it_refuses_something_else_is_sent_aga
     waits = Waits(1)
     with pytest.raises(asyncio.CancelledError):
         await loop_for(rest, values(more), waits).run()
-    assert waits.lasted == [60]
+    assert waits.lasted == [2]
     assert written(rest) == ["/accounts_association/", *["/users_association/"] * 6]
 
 

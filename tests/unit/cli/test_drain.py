@@ -221,7 +221,9 @@ async def test_a_node_that_cannot_be_read_does_not_keep_the_others(world, tmp_pa
     assert (code, text.startswith("sunkpy: GET /api/v1/nodes/node-1: ")) == (1, True)
 
 
-async def test_what_slurm_does_not_say_of_one_node_does_not_keep_its_cordon(world, tmp_path):
+def silence_about_n1(world):
+    """slurmrestd fails when it is asked for this node alone."""
+
     @web.middleware
     async def gate(request, handler):
         is_of_one = request.path.endswith("/node/n1")
@@ -233,9 +235,20 @@ async def test_what_slurm_does_not_say_of_one_node_does_not_keep_its_cordon(worl
         return made
 
     whole, world.slurm.app = world.slurm.app, app
+
+
+async def test_what_slurm_does_not_say_of_one_node_does_not_keep_its_cordon(world, tmp_path):
+    silence_about_n1(world)
     code, text = await shown(world, tmp_path, "drain", "n[1-2]", *REASON)
     assert (code, [node_of(world, number)[0] for number in (1, 2)]) == (0, [True, True])
     assert "not read: Slurm's side: " in text
     code, text = await shown(world, tmp_path, "drain", "n[1-2]", *REASON, "--slurm", "-o", "json")
     first, second = json.loads(text)["outcomes"]
-    assert (code, first["left"], len(second["steps"])) == (1, ["Slurm was not asked: see what was not read"], 1)
+    assert (code, first["left"], len(second["steps"])) == (3, ["Slurm was not asked: see what was not read"], 1)
+
+
+async def test_an_undrain_is_not_done_while_slurm_does_not_say_how_the_node_is(world, tmp_path):
+    assert (await shown(world, tmp_path, "drain", "n[1-2]", *REASON, "--slurm"))[0] == 0
+    silence_about_n1(world)
+    code, text = await shown(world, tmp_path, "undrain", "n[1-2]")
+    assert (code, "not read: Slurm's side: " in text) == (3, True)

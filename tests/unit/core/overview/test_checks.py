@@ -310,7 +310,7 @@ TROUBLES = {
     "nothing is installed": ({"processes": ()}, "processes", "failed", "no pod of the charts was found"),
     "a process is scaled to 0 and forgotten": (
         deployed(ours("syncer", wanted=0, ready=0)),
-        "replicas", "failed", "scaled to 0: Deployment slurm/slurm-syncer",
+        "replicas", "warning", "scaled to 0: Deployment slurm/slurm-syncer",
     ),
     "a quota refuses a pod": (
         deployed(ours("syncer", ready=0), ours("scheduler", wanted=2)), "replicas", "failed",
