@@ -31,6 +31,8 @@ _SSHD = (
 )  # fmt: skip
 _SSSD = ("tmpfs:run", "tmpfs:tmp", "tmpfs:etc/sssd", "tmpfs:var/log", "directory:var/lib/sss", "site:site:ro")
 _OF_SLURM = ("slurm/run:run/slurm:ro", "slurm/etc:etc/slurm:ro")
+_READ = "Server listening on 0.0.0.0"
+"""sshd says it once it has read its configuration, and listens where people come in here."""
 
 
 class LoginPod:
@@ -76,7 +78,23 @@ class LoginPod:
         shutil.copy(slurm / "etc/slurm/slurm.conf", self.folder / "slurm/etc")
 
     def apply(self, values: Mapping[str, object]) -> None:
-        """What a kubelet does when the values are others."""
+        """What a kubelet does when the values are others. A running sshd has read them then: meanwhile it takes no
+        connection, and a client then ends with the code of somebody who has no key.
+        """
+        before, configured = self.reads(), self._configured()
+        self._project(values)
+        if self._configured() != configured and self._processes and self.is_up():
+            assert wait_until(lambda: self.reads() > before, timeout_s=60, every_s=0.05), self.log()
+
+    def reads(self) -> int:
+        """How often sshd has read its configuration."""
+        return self.log().count(_READ)
+
+    def _configured(self) -> str:
+        file = self.folder / "config/sshd_config"
+        return file.read_text() if file.exists() else ""
+
+    def _project(self, values: Mapping[str, object]) -> None:
         manifests = render("slurm", values)
         maps = of_kind(manifests, "ConfigMap")
         project(self.folder / "people", maps["demo-people"]["data"])
@@ -148,7 +166,8 @@ class LoginPod:
 
     def log(self) -> str:
         """All that sshd has said."""
-        return (self.folder / "log").read_text()
+        file = self.folder / "log"
+        return file.read_text() if file.exists() else ""
 
     def ssh(
         self,
