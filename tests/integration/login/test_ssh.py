@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,9 +120,9 @@ def test_one_may_not_bring_a_key_of_ones_own_unless_values_allow_it(pod: LoginPo
     assert pod.said("bob", keys["zoe"], "id")[0] == 255
     values = _values(keys, ann=ANN, bob=BOB, user1=USER1)
     pod.apply(values | {"login": {"ssh": {"ownKeys": True}}})
-    assert wait_until(lambda: pod.said("bob", keys["zoe"], "true")[0] == 0, timeout_s=10, every_s=0.2), pod.log()
+    assert pod.said("bob", keys["zoe"], "true")[0] == 0, pod.log()
     pod.apply(values)
-    assert wait_until(lambda: pod.said("bob", keys["zoe"], "true")[0] == 255, timeout_s=10, every_s=0.2), pod.log()
+    assert pod.said("bob", keys["zoe"], "true")[0] == 255, pod.log()
 
 
 def test_nothing_of_root_and_no_key_is_in_reach(pod: LoginPod, keys: dict[str, Key]):
@@ -144,10 +143,10 @@ def test_nothing_of_root_and_no_key_is_in_reach(pod: LoginPod, keys: dict[str, K
 
 def test_who_takes_too_much_loses_that_and_no_session(pod: LoginPod, keys: dict[str, Key]):
     assert _run(pod, keys, "ann", "ulimit -u; ulimit -d") == f"2000\n{1024 * 1024}"
-    bob = pod.ssh("bob", keys["bob"], "echo in; sleep 60")
+    bob = pod.ssh("bob", keys["bob"], "echo in; sleep 600")
     assert bob.stdout is not None
     assert bob.stdout.readline() == "in\n"
-    hold = "perl -e '$held = q(x) x (400 * 2**20); sleep 60'"
+    hold = "perl -e '$held = q(x) x (400 * 2**20); sleep 600'"
     script = f"{hold} & {hold} & {hold} & wait -n; echo one is $?; kill $(jobs -p); exit 0"
     _, output = pod.said("ann", keys["ann"], script)
     assert "one is 137" in output, pod.log()
@@ -210,13 +209,21 @@ def test_srun_gives_a_terminal_on_a_node(pod: LoginPod, keys: dict[str, Key]):
 def test_nobody_waits_for_a_slurmctld_that_does_not_answer(pod: LoginPod, keys: dict[str, Key], slurm: RealSlurm):
     slurm.send("STOP", "slurmctld")
     try:
-        start = time.monotonic()
+        assert wait_until(lambda: _is_stopped(slurm), timeout_s=60, every_s=0.05)
         terminal = ("RequestTTY=force", "LogLevel=ERROR")
         code, output = pod.said("ann", keys["ann"], "bash -lic 'echo in after $SECONDS'", options=terminal)
     finally:
         slurm.send("CONT", "slurmctld")
     assert (code, "Slurm does not answer now; jobs go on." in output) == (0, True), output
-    assert time.monotonic() - start < 6, "the greeting has two seconds"
+    after_s = re.search(r"in after (\d+)", output)
+    assert after_s, output
+    assert int(after_s[1]) < 10, "the greeting has two seconds; commands of Slurm wait for ten"
+
+
+def _is_stopped(slurm: RealSlurm) -> bool:
+    """True once slurmctld has got SIGSTOP."""
+    pids = slurm.running("/usr/sbin/slurmctld .*")
+    return any(") T " in Path(f"/proc/{pid}/stat").read_text() for pid in pids)
 
 
 @pytest.mark.parametrize(("forwarding", "reached"), [("local", True), ("none", False)])
@@ -225,18 +232,17 @@ def test_ports_are_forwarded_as_values_say(pod: LoginPod, keys: dict[str, Key], 
     pod.apply(before | {"login": {"ssh": {"portForwarding": forwarding}}})
     (port,) = free_ports(1)
 
-    def is_reached() -> bool | None:
+    def is_reached() -> bool:
         forward = (f"LocalForward={port} 127.0.0.1:{pod.port}", "LogLevel=ERROR")
         with pod.ssh("ann", keys["ann"], "echo in; sleep 60", options=forward) as session:
             assert session.stdout is not None
-            if session.stdout.readline() != "in\n":
-                return None  # sshd listens again in a moment, with the new configuration
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as there:
+            assert session.stdout.readline() == "in\n", pod.log()
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as there:
                 greeting = there.recv(8)
             session.kill()
         return greeting == b"SSH-2.0-"
 
-    assert wait_until(lambda: is_reached() == reached, timeout_s=20, every_s=0.5), pod.log()
+    assert is_reached() == reached, pod.log()
     pod.apply(before)
 
 
@@ -251,9 +257,10 @@ def test_windows_open_at_home_where_values_say_so(pod: LoginPod, keys: dict[str,
         return client.communicate(timeout=60)[0]
 
     try:
-        assert wait_until(lambda: screen.refusal in asked(), timeout_s=20, every_s=0.5), asked() + pod.log()
+        said = asked()
+        assert screen.refusal in said, said + pod.log()
         pod.apply(before)
-        assert wait_until(lambda: screen.refusal not in asked(), timeout_s=20, every_s=0.5), pod.log()
+        assert screen.refusal not in asked(), pod.log()
     finally:
         screen.close()
 
@@ -270,7 +277,7 @@ def test_who_is_added_comes_in_and_who_is_removed_is_out_at_once(pod: LoginPod, 
     ):
         assert [session.stdout.readline() for session in (stays, goes) if session.stdout] == ["in\n", "in\n"]
         pod.apply(before)
-        assert goes.wait(timeout=20) != 0
+        assert goes.wait(timeout=60) != 0
         assert pod.said("zoe", keys["zoe"], "id")[0] == 255
         assert stays.poll() is None
         stays.kill()
@@ -300,13 +307,16 @@ def test_a_thousand_people_log_in_as_fast_as_one(pod: LoginPod, keys: dict[str, 
         f"p{number}": {"uid": 10000 + number, "groups": ["chem"], "sshKeys": [keys["zoe"].public]}
         for number in range(1000)
     }
-    values = _values(keys, ann=ANN, bob=BOB, user1=USER1)
-    values["users"]["people"] |= crowd
-    alone = min(pod.login_seconds("ann", keys["ann"]) for _ in range(4))
-    pod.apply(values)
+    few, many = (_values(keys, ann=ANN, bob=BOB, user1=USER1) for _ in range(2))
+    many["users"]["people"] |= crowd
+
+    def seconds(values: dict[str, object], user: str, key: Key) -> float:
+        pod.apply(values)
+        return pod.login_seconds(user, key)
+
+    pairs = ((seconds(few, "ann", keys["ann"]), seconds(many, "p999", keys["zoe"])) for _ in range(8))
+    assert any(among < 3 * alone for alone, among in pairs), "other load may come between the two of a pair"
     assert _run(pod, keys | {"p999": keys["zoe"]}, "p999", "id -Gn") == "p999 chem"
-    among = min(pod.login_seconds("p999", keys["zoe"]) for _ in range(4))
-    assert among < 3 * alone
     assert len(_run(pod, keys, "ann", "getent group chem").split(",")) == 1002
     pod.apply(_values(keys, ann=ANN, bob=BOB, user1=USER1))
 
