@@ -25,7 +25,8 @@ from tests.doubles.nvidia import information
 from tests.unit.charts.rendering import of_kind, render
 
 LEADER = "/leader"
-NOBODY = 65534
+NOBODY = 2_000_000 + os.getpid()
+"""No other run's on this machine: an Epilog ends the user's processes wherever they run."""
 OWN_JOB = 12
 UNHELD = {"SUNKPY_REFUSAL_S": "0"}
 NO_TIME = {
@@ -165,7 +166,7 @@ class Hooks:
             "SUNKPY_GPUS": str(self.folder / "gpus"),
             "SUNKPY_NVIDIA": str(self.folder / "driver"),
             "SUNKPY_SITE": str(self.folder / "site"),
-            "SUNKPY_SCRIPT_TIMEOUT_S": "1",
+            "SUNKPY_SCRIPT_TIMEOUT_S": "60",
             "SUNKPY_SLURMD_PID_FILE": str(self.folder / "slurmd.pid"),
             "SUNKPY_LOG": str(self.folder / "log"),
             "TMPDIR": str(self.folder),
@@ -187,7 +188,7 @@ class Hooks:
 
 
 def finished(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
@@ -282,7 +283,7 @@ def test_an_epilog_believes_nobody_but_the_scheduler(status: int, body: bytes, h
     scheduler.answers, scheduler.body = [status], body
     hooks.set_up(SUNKPY_EPILOG_TIMEOUT_S="1", SUNKPY_OUTAGE_TIMEOUT_S="1")
     epilog = hooks.start("epilog")
-    wait(lambda: len(scheduler.asked) >= 5, timeout_s=20, what="it asks again and again")
+    wait(lambda: len(scheduler.asked) >= 5, timeout_s=60, what="it asks again and again")
     assert (epilog.poll(), hooks.markers) == (None, {OWN_JOB})
     scheduler.answers, scheduler.body = [200], b""
     assert (finished(epilog).returncode, hooks.markers, hooks.reasons) == (0, set(), [])
@@ -316,7 +317,7 @@ def test_an_epilog_outlasts_an_outage_and_ends_when_somebody_answers(answer: int
     scheduler.answers = [answer]
     hooks.set_up(**NO_TIME)
     epilog = hooks.start("epilog")
-    wait(lambda: len(scheduler.asked) >= 3, timeout_s=20, what="it asks again and again")
+    wait(lambda: len(scheduler.asked) >= 3, timeout_s=60, what="it asks again and again")
     assert (epilog.poll(), hooks.markers) == (None, {OWN_JOB})
     scheduler.answers = [200]
     assert (finished(epilog).returncode, hooks.markers, hooks.reasons) == (0, set(), [])
@@ -403,7 +404,7 @@ def test_an_epilog_cut_short_leaves_the_marker(hooks: Hooks, scheduler: Schedule
     scheduler.when_asked = asked.set
     scheduler.answers = [503]
     epilog = hooks.start("epilog")
-    assert asked.wait(10)
+    assert asked.wait(60)
     os.killpg(epilog.pid, signal.SIGKILL)
     finished(epilog)
     assert hooks.markers == {OWN_JOB}
@@ -417,7 +418,7 @@ def test_an_epilog_that_ends_with_its_slurmd_fails_only_without_a_marker(
     asked = threading.Event()
     scheduler.when_asked, scheduler.answers = asked.set, [503]
     epilog = hooks.start("epilog")
-    assert asked.wait(10)
+    assert asked.wait(60)
     os.killpg(epilog.pid, signal.SIGTERM)
     assert finished(epilog).returncode == code
     assert hooks.markers == set(marked)
@@ -512,9 +513,9 @@ def test_a_job_whose_prolog_slurm_cuts_short_at_the_gate_is_queued_again_or_canc
     hooks.mark(7)
     hooks.set_up()
     prolog = hooks.start("prolog", comment="")
-    assert asked.wait(10)
+    assert asked.wait(60)
     os.killpg(prolog.pid, signal.SIGKILL)
-    assert prolog.communicate(timeout=10) is not None, "slurmd waits until nobody can write to it any more"
+    assert prolog.communicate(timeout=60) is not None, "slurmd waits until nobody can write to it any more"
     wait(lambda: not guards(hooks), timeout_s=30, what="the watch has ended")
     assert (requeued(hooks), list(hooks.folder.glob("tmp.*"))) == (calls, [])
     assert log(hooks) == [f"gate of job {OWN_JOB}: {words}: its Prolog was killed" for words in says]
@@ -542,7 +543,7 @@ def test_a_job_at_the_gate_is_queued_again_when_its_slurmd_runs_itself_again(
     hooks.mark(7)
     hooks.set_up()
     prolog = hooks.start("prolog", comment=comment)
-    assert asked.wait(10)
+    assert asked.wait(60)
     assert requeued(hooks) == []
     (hooks.folder / "slurmd.pid").touch()
     wait(lambda: not guards(hooks), timeout_s=30, what="nobody looks after the Prolog any more")
@@ -559,7 +560,7 @@ def test_the_next_run_of_a_job_that_another_node_has_queued_again_is_left_alone(
     (hooks.folder / "job").write_text(f"JobId={OWN_JOB} JobState=RUNNING Reason=Prolog Restarts=1 BatchFlag=1 End\n")
     hooks.mark(7)
     prolog = hooks.start("prolog", comment="", env={"SLURM_JOB_RESTART_COUNT": "0"})
-    assert asked.wait(10)
+    assert asked.wait(60)
     os.killpg(prolog.pid, signal.SIGKILL)
     finished(prolog)
     wait(lambda: not guards(hooks), timeout_s=30, what="the watch has ended")
@@ -718,7 +719,7 @@ def test_all_others_wait_at_a_silent_gate_until_it_opens(
     scheduler.answers = [503]
     hooks.set_up(SUNKPY_OUTAGE_TIMEOUT_S="0", SUNKPY_EPILOG_TIMEOUT_S="0")
     prolog = hooks.start("prolog", comment=comment)
-    wait(lambda: len(scheduler.asked) >= 3, timeout_s=20, what="it asks again and again")
+    wait(lambda: len(scheduler.asked) >= 3, timeout_s=60, what="it asks again and again")
     assert (prolog.poll(), set(paths(scheduler))) == (None, {"gate"})
     scheduler.answers = [200]
     assert finished(prolog).returncode == 0
@@ -810,17 +811,19 @@ def daemons() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts processes of user `NOBODY`, as a job would have left them."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(job: int, script: str = "exec sleep 60") -> subprocess.Popen[bytes]:
-        daemon = subprocess.Popen(
-            ["bash", "-c", f"{script}"], env={"SLURM_JOB_ID": str(job), "PATH": "/usr/bin:/bin"}, user=NOBODY
-        )
+    def start(job: int, first: str = ":") -> subprocess.Popen[bytes]:
+        env = {"SLURM_JOB_ID": str(job), "PATH": "/usr/bin:/bin"}
+        script = f"{first}; echo; exec sleep 600"
+        daemon = subprocess.Popen(["bash", "-c", script], env=env, user=NOBODY, stdout=subprocess.PIPE)
         started.append(daemon)
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline() == b"\n", "`first` is done"
         return daemon
 
     yield start
     for daemon in started:
         daemon.kill()
-        daemon.wait()
+        daemon.communicate()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as another user")
@@ -829,15 +832,15 @@ def test_an_epilog_ends_what_a_job_left_and_nothing_of_another_job(
 ):
     left, other, longer = daemons(OWN_JOB), daemons(13), daemons(120)
     assert finished(hooks.start("epilog", comment="", uid=NOBODY)).returncode == 0
-    assert left.wait(5) == -signal.SIGTERM
+    assert left.wait(60) == -signal.SIGTERM
     assert (other.poll(), longer.poll()) == (None, None)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as another user")
 def test_what_ignores_sigterm_is_killed_after_kill_wait(hooks: Hooks, daemons: Callable[..., subprocess.Popen[bytes]]):
-    left = daemons(OWN_JOB, "trap '' TERM; exec sleep 60")
+    left = daemons(OWN_JOB, "trap '' TERM")
     assert finished(hooks.start("epilog", comment="", uid=NOBODY, kill_wait_s=1)).returncode == 0
-    assert left.wait(5) == -signal.SIGKILL
+    assert left.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as another user")
@@ -845,7 +848,7 @@ def test_processes_of_another_user_with_the_same_number_are_not_touched(
     hooks: Hooks, daemons: Callable[..., subprocess.Popen[bytes]]
 ):
     forged = daemons(OWN_JOB)
-    assert finished(hooks.start("epilog", comment="", uid=NOBODY - 1)).returncode == 0
+    assert finished(hooks.start("epilog", comment="", uid=NOBODY + 10_000_000)).returncode == 0
     assert forged.poll() is None
 
 
@@ -881,17 +884,15 @@ class Left:
 
     def run(self, hook: str, job: int, *, uid: int = LEAVER, **env: str) -> None:
         """As slurmd does, which kills what a script has left in its process group."""
-        started = time.monotonic()
         script = self.hooks.start(hook, comment="", job=job, uid=uid, env=env)
         done = finished(script)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(script.pid, signal.SIGKILL)
         assert (done.returncode, done.stderr) == (0, "")
-        assert time.monotonic() - started < 10
 
     def goes(self, *paths: str) -> None:
         wait(
-            lambda: not any((self.hooks.folder / path).exists() for path in paths), timeout_s=10, what=f"{paths} to go"
+            lambda: not any((self.hooks.folder / path).exists() for path in paths), timeout_s=60, what=f"{paths} to go"
         )
 
     def is_being_removed(self) -> bool:
@@ -902,7 +903,7 @@ class Left:
 
     def stays(self, *paths: str) -> None:
         """When nobody removes any more."""
-        wait(lambda: not self.is_being_removed(), timeout_s=10, what="the removal to end")
+        wait(lambda: not self.is_being_removed(), timeout_s=60, what="the removal to end")
         assert [path for path in paths if not (self.hooks.folder / path).exists()] == []
 
 
@@ -967,13 +968,13 @@ def test_a_mount_below_is_no_part_of_the_folder(left: Left):
 def test_a_job_that_begins_meanwhile_ends_the_removal_before_it_can_write(left: Left):
     """However many files are left: here the removal never ends by itself."""
     slow = left.hooks.folder / "find"
-    slow.write_text("#!/bin/bash\necho $$ > ${0%/*}/removal\nexec sleep 60\n")
+    slow.write_text("#!/bin/bash\necho $$ > ${0%/*}/removal\nexec sleep 600\n")
     slow.chmod(0o755)
     left.put("tmp/of-before")
     left.run("prolog", 12)
     left.run("epilog", 12)
-    wait(lambda: (left.hooks.folder / "removal").exists(), timeout_s=10, what="the removal to begin")
-    pid = int((left.hooks.folder / "removal").read_text())
+    begun = left.hooks.folder / "removal"
+    pid = int(wait(lambda: begun.exists() and begun.read_text(), timeout_s=60, what="the removal to begin"))
     assert left.is_being_removed()
     left.run("prolog", 13)
     assert not left.is_being_removed()
@@ -985,7 +986,7 @@ def test_a_job_that_begins_meanwhile_ends_the_removal_before_it_can_write(left: 
 def test_nothing_of_a_user_goes_while_a_process_of_theirs_runs(left: Left):
     left.run("prolog", 12)
     left.put("tmp/used")
-    with subprocess.Popen(["sleep", "60"], user=LEAVER) as daemon:
+    with subprocess.Popen(["sleep", "600"], user=LEAVER) as daemon:
         try:
             left.run("epilog", 12)
             left.stays("tmp/used")
@@ -1039,14 +1040,14 @@ def test_an_epilog_ends_the_connections_that_came_in_as_a_part_of_the_job(hooks:
         start = int(Path(f"/proc/{process.pid}/stat").read_text().split()[21])
         (joined / str(OWN_JOB) / f"{process.pid}.{start + later}").touch()
 
-    mine, reused = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
+    mine, reused = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
     note(mine)
     note(reused, later=-1)
     reaper = threading.Thread(target=mine.wait)
     reaper.start()
     try:
         assert finished(hooks.start("epilog", comment="", uid=NOBODY)).returncode == 0
-        reaper.join(5)
+        reaper.join(60)
         assert (mine.returncode, reused.poll()) == (-signal.SIGTERM, None), "the number of a process comes again"
         assert list(joined.iterdir()) == []
     finally:
@@ -1128,7 +1129,8 @@ def test_people_can_enter_a_folder_that_a_script_of_the_site_makes(hook: str, na
 @pytest.mark.parametrize("name", ["10-check", "90-check"])
 def test_a_script_that_fails_drains_the_node_under_its_name(hook: str, text: str, why: str, name: str, hooks: Hooks):
     put_script(hooks, hook, name, text)
-    assert hooks.run(hook, comment="my job").returncode == 1
+    limit = {"SUNKPY_SCRIPT_TIMEOUT_S": "1"} if "more than 1 s" in why else {}
+    assert hooks.run(hook, comment="my job", **limit).returncode == 1
     (reason,) = hooks.reasons
     assert reason.startswith(f"sunkpy {hook}: {why.replace('NAME', name)}")
 
@@ -1152,7 +1154,7 @@ def test_an_epilog_that_ends_with_its_slurmd_fails_when_a_script_said_no(hooks: 
     asked = threading.Event()
     scheduler.when_asked, scheduler.answers = asked.set, [503]
     epilog = hooks.start("epilog")
-    assert asked.wait(10)
+    assert asked.wait(60)
     os.killpg(epilog.pid, signal.SIGTERM)
     assert finished(epilog).returncode == 1
     assert hooks.markers == {OWN_JOB}
