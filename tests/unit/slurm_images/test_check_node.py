@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -60,9 +58,11 @@ class Machine:
         (self.folder / name).write_text(text)
         (self.folder / name).chmod(0o755)
 
-    def date(self, off_s: float) -> None:
-        date = formatdate(time.time() + off_s, usegmt=True)
-        self.program("curl", f"#!/bin/bash\nprintf 'HTTP/1.1 404 Not Found\\r\\nDate: {date}\\r\\n\\r\\n'\n")
+    def date(self, off_s: int) -> None:
+        """So far ahead is the clock of the cluster, whenever it is asked."""
+        date = f"LC_ALL=C date --utc --date '{off_s} seconds' '+%a, %d %b %Y %T GMT'"
+        answer = f"printf 'HTTP/1.1 404 Not Found\\r\\nDate: %s\\r\\n\\r\\n' \"$({date})\""
+        self.program("curl", f"#!/bin/bash\n{answer}\n")
 
     def slurm(self, state: str, reason: str = "") -> None:
         (self.folder / "state").write_text(state)
@@ -224,12 +224,10 @@ def test_nothing_of_others_is_touched_whether_it_is_well_or_not(machine: Machine
     assert machine.writes == []
 
 
-def test_a_file_server_that_hangs_costs_a_second_and_one_process(machine: Machine) -> None:
+def test_a_file_server_that_hangs_is_told_and_costs_one_process(machine: Machine) -> None:
     machine.program("stat", "#!/bin/bash\necho $$ >> started\nexec sleep 30\n")
     machine.write("proc/self/mounts", "".join(f"srv:/{n} /{n} nfs rw 0 0\n" for n in range(8)))
-    began_s = time.monotonic()
     assert machine.check("--only").startswith("sunkpy check: files: /")
-    assert time.monotonic() - began_s < 8, "together, however slow this machine is"
     started = (machine.folder / "started").read_text().split()
     for pid in started:
         (machine.root / "proc" / pid).mkdir(exist_ok=True)
@@ -238,7 +236,8 @@ def test_a_file_server_that_hangs_costs_a_second_and_one_process(machine: Machin
 
 def test_whatever_may_hang_is_asked_at_the_same_time(machine: Machine) -> None:
     """Each of these programs waits until all others run, so one after the other they would all hang."""
-    everyone = 5  # df for three folders, stat for one file system, curl
+    machine.write("proc/self/mounts", "".join(f"srv:/{n} /{n} nfs rw 0 0\n" for n in range(8)))
+    everyone = 3 + 8 + 1  # df for three folders, stat for each file system, curl
     meet = f"echo >> met\nwhile [ $(wc -l < met) -lt {everyone} ]; do sleep 0.05; done\n"
     for name in ("df", "stat", "curl"):
         answer = (machine.folder / name).read_text().removeprefix("#!/bin/bash\n")
