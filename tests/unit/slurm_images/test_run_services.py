@@ -24,7 +24,7 @@ class Services:
         self.list = self.folder / "services.list"
         self.list.touch()
 
-    def add(self, name: str, type_: str, script: str, *, up_s: int = 10, down_s: int = 10) -> None:
+    def add(self, name: str, type_: str, script: str, *, up_s: int = 60, down_s: int = 60) -> None:
         file = self.folder / name
         file.write_text(f'#!/bin/bash\ntell() {{ echo "$*" >> {self.folder}/told; }}\n{script}\n')
         file.chmod(0o755)
@@ -121,12 +121,12 @@ def test_without_a_check_none_is_kept(services: Services):
 
 
 @pytest.mark.parametrize(
-    ("script", "why"), [("exit 5", "check failed with 5"), ("sleep 60", "check took more than 1 s")]
+    ("script", "up_s", "why"), [("exit 5", 60, "check failed with 5"), ("sleep 60", 1, "check took more than 1 s")]
 )
-def test_without_a_oneshot_the_program_is_not_started(services: Services, script: str, why: str):
+def test_without_a_oneshot_the_program_is_not_started(services: Services, script: str, up_s: int, why: str):
     services.add("agent", "longrun", longrun("agent"))
     services.add("until", "oneshot", f"until grep -q 'agent up' {services.folder}/told; do sleep 0.02; done")
-    services.add("check", "oneshot", script, up_s=1)
+    services.add("check", "oneshot", script, up_s=up_s)
     services.add("never", "oneshot", "tell never")
     code, said = ended(services.start("tell program"))
     assert (code, services.told) == (1, ["agent up", "agent down"])
@@ -134,11 +134,11 @@ def test_without_a_oneshot_the_program_is_not_started(services: Services, script
 
 
 @pytest.mark.parametrize(
-    ("script", "how"), [("exit 5", "verify failed with 5"), ("sleep 60", "verify took more than 1 s")]
+    ("script", "up_s", "how"), [("exit 5", 60, "verify failed with 5"), ("sleep 60", 5, "verify took more than 5 s")]
 )
-def test_the_operator_reads_how_the_check_of_the_site_failed(services: Services, script: str, how: str):
+def test_the_operator_reads_how_the_check_of_the_site_failed(services: Services, script: str, up_s: int, how: str):
     services.add("agent", "longrun", longrun("agent"))
-    services.add("verify", "oneshot", f"echo 'link is down' >&2; {script}", up_s=1)
+    services.add("verify", "oneshot", f"echo 'link is down' >&2; {script}", up_s=up_s)
     failed = failure_of(pod(check_s=1, restarts=1, words=ended(services.start("tell program"))[1]))
     assert failed == (how, "link is down")
 
@@ -158,8 +158,7 @@ def test_a_signal_is_for_the_program_which_may_take_its_time(services: Services)
 
 def test_one_that_does_not_go_down_is_killed_with_all_that_it_started(services: Services):
     services.add("stubborn", "longrun", "trap '' TERM; sleep 300 & tell child $!; tell up; wait", down_s=1)
-    process = services.start("sleep 0.5")
-    services.hears("up")
+    process = services.start(f"until grep -qx up {services.folder}/told; do sleep 0.02; done")
     assert "stubborn was killed: it had not stopped after 1 s" in ended(process)[1]
     (child,) = (line.split()[1] for line in services.told if line.startswith("child"))
     assert wait_until(lambda: not Path(f"/proc/{child}/cmdline").exists() or _is_zombie(child), timeout_s=10)
