@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import subprocess
@@ -74,23 +75,24 @@ def serving(*codes: int) -> Iterator[Server]:
         thread.join()
 
 
-def await_name(server: Server, *, seconds: int) -> tuple[int, str]:
+def await_name(server: Server, *, seconds: int, answer_s: int = 60) -> tuple[int, str]:
     """Exit code and words."""
     argv = [AWAIT_NAME, NAME, str(seconds), "127.0.0.1", str(server.port)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    env = {**os.environ, "SUNKPY_ANSWER_S": str(answer_s)}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("code", [KNOWN, SERVER_FAILED])
 def test_who_is_known_goes_on_at_once_and_so_does_who_gets_another_answer(code: int) -> None:
     with serving(code) as server:
-        assert await_name(server, seconds=10) == (0, "")
+        assert await_name(server, seconds=60) == (0, "")
         assert [name for name, _ in server.questions] == [NAME]
 
 
 def test_each_question_is_of_another_type_that_nobody_else_asks_for() -> None:
     with serving(UNKNOWN, UNKNOWN, SILENT, KNOWN) as server:
-        assert await_name(server, seconds=10) == (0, f"await-name: DNS does not know {NAME} yet\n")
+        assert await_name(server, seconds=60, answer_s=4) == (0, f"await-name: DNS does not know {NAME} yet\n")
         assert {name for name, _ in server.questions} == {NAME}
         kinds = [kind for _, kind in server.questions]
         assert len(set(kinds)) == len(kinds) == 4
@@ -100,6 +102,6 @@ def test_each_question_is_of_another_type_that_nobody_else_asks_for() -> None:
 @pytest.mark.parametrize("code", [UNKNOWN, SILENT])
 def test_who_stays_unknown_gives_up(code: int) -> None:
     with serving(code) as server:
-        exit_code, said = await_name(server, seconds=1)
+        exit_code, said = await_name(server, seconds=1, answer_s=1)
         assert exit_code == 1
         assert said.splitlines()[-1] == f"await-name: DNS does not know {NAME} after 1 s"
