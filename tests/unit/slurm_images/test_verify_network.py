@@ -21,7 +21,8 @@ ASK = "use --ntasks-per-node=1"
 GOOD = ", the slowest has "
 MIB = 2**20
 IDS = iter(random.sample(range(1, 9000, 10), 900))  # of jobs; from each the number of its ports follows
-SOON_S = 6  # how long a task waits for one that does not come; also the time that the others have to begin
+CLAIMS: list[socket.socket] = []  # of the ports of a job, by a name that only one process has
+SOON_S = 10  # how long a task waits for one that does not come; also the time that the others have to begin
 
 
 class Job:
@@ -65,9 +66,11 @@ class Job:
 
 
 def _free_id(count: int) -> int:
-    """A job whose ports nobody has."""
+    """A job whose ports nobody has, and which no other run on this machine gets until this one ends."""
     for number in IDS:
+        CLAIMS.append(socket.socket(socket.AF_UNIX))
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            CLAIMS[-1].bind(f"\0sunkpy-verify-network-{number}")
             for port in range(20000 + number, 20000 + number + count):
                 stack.enter_context(socket.create_server(("127.0.0.1", port)))
             return number
