@@ -11,13 +11,13 @@ import pytest
 
 SCRIPT = Path(__file__).parents[3] / "slurm-images" / "bin" / "hold-memory"
 RIGHTS = ("setpriv", "--bounding-set=-all,+setuid,+setgid", "--inh-caps=-all", "--no-new-privs")
-HOLDS = "perl -e '$held = q(x) x ($ARGV[0] * 2**20); open my $to, q(>&=3); syswrite $to, qq(ready\\n); sleep 60'"
+HOLDS = "perl -e '$held = q(x) x ($ARGV[0] * 2**20); open my $to, q(>&=3); syswrite $to, qq(ready\\n); sleep 600'"
 SHARES = "import mmap, os, sys, time; held = mmap.mmap(-1, int(sys.argv[1]) << 20); held.write(bytes(len(held)));"
-SHARES += "sys.argv[2:] and os.fork(); held[:] = bytes(len(held)); os.write(3, b'ready\\n'); time.sleep(60)"
+SHARES += "sys.argv[2:] and os.fork(); held[:] = bytes(len(held)); os.write(3, b'ready\\n'); time.sleep(600)"
 HIDES = "import ctypes; assert not ctypes.CDLL(None).prctl(4, 0, 0, 0, 0);"
 """PR_SET_DUMPABLE: what smaps_rollup says of such a process, only a root with more rights may read."""
 STOPPED = "import os, pty, termios, time; termios.tcflow(pty.openpty()[1], termios.TCOOFF);"
-STOPPED += "os.write(3, b'ready\\n'); time.sleep(60)"
+STOPPED += "os.write(3, b'ready\\n'); time.sleep(600)"
 """A terminal in which the person has pressed ^S: who writes there waits."""
 SITUATION = f"""\
 as() {{ local uid=$1; shift; setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@"; }}
@@ -47,7 +47,7 @@ for each in small other shared one one_hidden of_group roots hold; do kill -0 "$
 def test_the_largest_process_of_who_holds_too_much_ends_and_nothing_else(tmp_path: Path):
     own = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     done = subprocess.run(
-        [*own, "bash", "-c", SITUATION, "-", tmp_path, SCRIPT], capture_output=True, text=True, timeout=60, check=False
+        [*own, "bash", "-c", SITUATION, "-", tmp_path, SCRIPT], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.stdout.splitlines() == [
         "large 137", "much 137", "several 137", "several_hidden 137", "again 137", "small runs", "other runs",

@@ -67,12 +67,12 @@ def sshd() -> Iterator[int]:
         yield port
 
 
-def my_login(folder: Path, server: str, stdin: str = "", wait_s: str = "10") -> subprocess.CompletedProcess[str]:
+def my_login(folder: Path, server: str, stdin: str = "", wait_s: str = "60") -> subprocess.CompletedProcess[str]:
     (folder / "logins").write_text(server)
     env = {"PATH": "/usr/bin:/bin", "SUNKPY_LOGINS": str(folder / "logins"), "SUNKPY_PAUSE_S": "0.05"}
     env["SUNKPY_WAIT_S"] = wait_s
     return subprocess.run(
-        [BIN / "my-login"], input=stdin, env=env, capture_output=True, text=True, check=False, timeout=60
+        [BIN / "my-login"], input=stdin, env=env, capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -102,7 +102,7 @@ def test_it_ends_with_sshd_while_the_client_still_listens(tmp_path: Path, sshd: 
             client.stdin.write("bye\n")
             client.stdin.flush()
             assert client.stdout.read() == "SSH-2.0-x\n> bye\n"
-            assert client.wait(timeout=10) == 0
+            assert client.wait(timeout=60) == 0
 
 
 def test_a_name_that_is_not_known_yet_is_tried_again(tmp_path: Path, sshd: int):
