@@ -13,7 +13,9 @@ from sunkpy.runtime.process import Process, run
 from sunkpy.runtime.settings import HttpSettings, LeaderElectionSettings, ProcessSettings
 
 POD = "/api/v1/namespaces/d/pods/a"
-SETTINGS = ProcessSettings(http=HttpSettings(port=0), leader_election=LeaderElectionSettings(duration_seconds=2))
+LEASE_S = 6
+"""A process that gets no processor for three quarters of it has lost it."""
+SETTINGS = ProcessSettings(http=HttpSettings(port=0), leader_election=LeaderElectionSettings(duration_seconds=LEASE_S))
 
 
 async def body(process: Process, kubeconfig: Path, *, is_stubborn: bool) -> None:
@@ -26,10 +28,10 @@ async def body(process: Process, kubeconfig: Path, *, is_stubborn: bool) -> None
         async def work() -> None:
             while True:
                 try:
-                    await kube.patch(POD, {"metadata": {"labels": {"by": process.identity.name}}})
-                    await asyncio.sleep(0.02)
-                except errors.KubeError as error:
-                    process.log.warning("not written", error=str(error))
+                    try:
+                        await kube.patch(POD, {"metadata": {"labels": {"by": process.identity.name}}})
+                    except errors.KubeError as error:
+                        process.log.warning("not written", error=str(error))
                     await asyncio.sleep(0.02)
                 except asyncio.CancelledError:
                     if not is_stubborn:

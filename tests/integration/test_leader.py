@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -16,9 +17,9 @@ from aiohttp import web
 
 from tests.doubles.apiserver import Apiserver
 from tests.doubles.serving import answering
+from tests.integration.leader import LEASE_S
 
 POD = {"metadata": {"name": "a", "namespace": "d"}, "spec": {}}
-LEASE_S = 2.0
 ENDED = (1, -signal.SIGSEGV)  # the watchdog may stumble over frames in motion
 
 
@@ -68,19 +69,21 @@ async def leader(name: str, kubeconfig: Path, *how: str) -> AsyncIterator[Proces
         await process.communicate()
 
 
-@pytest.mark.parametrize(("how", "said"), [((), b"leadership lost"), (("stubborn",), b"Timeout")])
+LOST = f"the lease was not renewed for {LEASE_S * 3 / 4:g} s"
+WATCHDOG = rf"Timeout \(0:00:0[0-{LEASE_S - 1}]\."
+"""It says after which time it ends a process. On a busy machine it comes before the end in order."""
+
+
+@pytest.mark.parametrize(("how", "said"), [((), f"{LOST}|{WATCHDOG}"), (("stubborn",), WATCHDOG)], ids=["", "stubborn"])
 async def test_a_leader_whose_calls_hang_ends_within_its_lease(
-    cluster: Cluster, kubeconfig: Path, how: tuple[str, ...], said: bytes
+    cluster: Cluster, kubeconfig: Path, how: tuple[str, ...], said: str
 ) -> None:
-    now_s = asyncio.get_running_loop().time
     async with leader("a", kubeconfig, *how) as process:
         await cluster.until_written_by("a")
         cluster.hangs = True
-        hangs_since_s = now_s()
-        _, stderr = await asyncio.wait_for(process.communicate(), 20)
+        _, stderr = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode in ENDED
-    assert said in stderr
-    assert now_s() - hangs_since_s < LEASE_S + 3  # for the end of the interpreter, on a busy machine
+    assert re.search(said, stderr.decode()), stderr
 
 
 async def test_a_leader_that_was_frozen_writes_nothing_after_the_next_one_leads(
@@ -93,7 +96,7 @@ async def test_a_leader_that_was_frozen_writes_nothing_after_the_next_one_leads(
             await cluster.until_written_by("b")
             written = len(cluster.writers)
             first.send_signal(signal.SIGCONT)
-            await asyncio.wait_for(first.communicate(), 20)
+            await asyncio.wait_for(first.communicate(), 120)
             await cluster.api.until(lambda: len(cluster.writers) > written + 10)
             assert first.returncode in ENDED
             assert second.returncode is None
