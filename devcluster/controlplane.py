@@ -208,8 +208,10 @@ def start_apiserver(layout: Layout, binaries: Binaries, daemons: Daemons, *, nod
         client[:] = [Api(layout.kubeconfig)]
         return client[0].is_ready()
 
-    if not wait_until(ready, timeout_s=90, every_s=0.2):
-        raise DevclusterError(f"kube-apiserver is not ready after 90 s; the end of its log:\n{daemons.tail(APISERVER)}")
+    if not wait_until(ready, timeout_s=180, every_s=0.2):
+        raise DevclusterError(
+            f"kube-apiserver is not ready after 180 s; the end of its log:\n{daemons.tail(APISERVER)}"
+        )
     return client[0]
 
 

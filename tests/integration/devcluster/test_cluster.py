@@ -71,7 +71,7 @@ def test_nodes_are_ready_and_dressed(cluster: Cluster, kubectl: Kubectl):
 def test_pods_reach_each_other_by_name(kubectl: Kubectl, pod: str, url: str, answer: str):
     wait(
         lambda: kubectl("exec", pod, "--", "/probe", "get", url) == answer,
-        timeout_s=15,
+        timeout_s=60,
         what=f"{pod} -> {url}",
     )
 
@@ -81,7 +81,7 @@ def test_this_machine_reaches_pods_and_services(kubectl: Kubectl):
         f"{kubectl.json('pod', 'b')['status']['podIP']}:8080",
         kubectl.json("service", "b")["spec"]["clusterIP"],
     ):
-        with urllib.request.urlopen(f"http://{address}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}", timeout=60) as answer:
             assert answer.read() == b"b"
 
 
@@ -96,13 +96,13 @@ def test_a_volume_is_shared_by_nodes_and_goes_with_its_claim(cluster: Cluster, k
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
     }
     kubectl.apply(one_off)
-    kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/one-off", "--timeout=20s")
+    kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/one-off", "--timeout=60s")
     volume = kubectl.json("pvc", "one-off")["spec"]["volumeName"]
     folder = cluster.layout.volumes / volume
     assert folder.is_dir()
     kubectl("delete", "pvc", "one-off")
-    wait(lambda: not folder.exists(), timeout_s=15, what="the folder goes")
-    wait(lambda: not kubectl("get", "pv", volume, "--ignore-not-found"), timeout_s=15, what="the volume goes")
+    wait(lambda: not folder.exists(), timeout_s=60, what="the folder goes")
+    wait(lambda: not kubectl("get", "pv", volume, "--ignore-not-found"), timeout_s=60, what="the volume goes")
 
 
 def test_a_pods_token_says_on_which_node_it_runs(kubectl: Kubectl):
@@ -132,7 +132,7 @@ def test_a_gpu_is_counted(kubectl: Kubectl):
     def phases() -> list[str]:
         return sorted(kubectl.json("pod", f"gpu-{n}")["status"]["phase"] for n in range(3))
 
-    wait(lambda: phases() == ["Pending", "Running", "Running"], timeout_s=30, what="two of three fit")
+    wait(lambda: phases() == ["Pending", "Running", "Running"], timeout_s=60, what="two of three fit")
     kubectl("delete", "pod", "gpu-0", "gpu-1", "gpu-2", "--now")
 
 

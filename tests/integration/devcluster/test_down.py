@@ -117,7 +117,7 @@ def test_down_after_up_was_killed_half_way(moment: str):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait(sign.exists, timeout_s=60, what=f"{sign} is there", every_s=0.05)
+    wait(sign.exists, timeout_s=300, what=f"{sign} is there", every_s=0.05)
     up.kill()
     up.wait()
     bridge = cluster.layout.bridge
@@ -133,7 +133,7 @@ def test_up_finishes_what_a_killed_up_began(probe: Path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait((ROOT / "half" / "proc" / "etcd").exists, timeout_s=60, what="etcd is started", every_s=0.05)
+    wait((ROOT / "half" / "proc" / "etcd").exists, timeout_s=300, what="etcd is started", every_s=0.05)
     up.kill()
     up.wait()
     try:
@@ -148,7 +148,7 @@ def test_the_slot_is_given_back_when_nothing_in_its_name_is_left(fresh: Cluster)
     home, bridge = fresh.layout.home, fresh.layout.bridge
     with ThreadPoolExecutor() as pool:
         down = pool.submit(fresh.down)
-        wait(lambda: not Path("/sys/class/net", bridge).exists(), timeout_s=60, what="the bridge goes", every_s=0.001)
+        wait(lambda: not Path("/sys/class/net", bridge).exists(), timeout_s=300, what="the bridge goes", every_s=0.001)
         left = {trace.split()[0] for trace in traces(home, bridge)}
         down.result()
     assert left <= {"folder"}
