@@ -74,10 +74,10 @@ class Page:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    async def until(self, script: str, *, within_s: float = 30.0) -> None:
+    async def until(self, script: str) -> None:
         """Wait until an expression is true: the page itself looks again and again."""
         look = f"const look = () => ({script}) ? done() : setTimeout(look, 20); look();"
-        await asyncio.wait_for(self.run(f"new Promise((done) => {{ {look} }})"), within_s)
+        await self.run(f"new Promise((done) => {{ {look} }})")
 
     async def text(self, selector: str) -> str:
         """What stands in an element."""
@@ -115,9 +115,7 @@ async def chromium(folder: Path) -> AsyncIterator[Page]:
         port = await asyncio.wait_for(_port(process.stderr), 60)
         log = asyncio.ensure_future(process.stderr.read())
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                tabs = await answer.json()
-            url = next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page")
+            url = await asyncio.wait_for(_tab(session, port), 60)
             async with session.ws_connect(url, max_msg_size=0) as socket:
                 page = Page(socket)
                 listener = asyncio.ensure_future(page.listen())
@@ -128,6 +126,16 @@ async def chromium(folder: Path) -> AsyncIterator[Page]:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         shutil.rmtree(own, ignore_errors=True)
+
+
+async def _tab(session: aiohttp.ClientSession, port: int) -> str:
+    """The address of its tab, which is there a moment after it listens."""
+    while True:
+        async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+            for tab in await answer.json():
+                if tab["type"] == "page":
+                    return tab["webSocketDebuggerUrl"]
+        await asyncio.sleep(0.1)
 
 
 async def _port(log: asyncio.StreamReader) -> int:
