@@ -65,7 +65,7 @@ class Release:
         return self.api.ask("admin", "GET", f"{SETS}/{name}").json()
 
     def has_replicas(self, name: str, count: int) -> bool:
-        return bool(wait_until(lambda: self.workload(name)["spec"]["replicas"] == count, timeout_s=20, every_s=0.1))
+        return bool(wait_until(lambda: self.workload(name)["spec"]["replicas"] == count, timeout_s=60, every_s=0.1))
 
     def put_pod(self, name: str, sshd: object) -> None:
         """As the StatefulSet controller makes it; then as the kubelet tells of it."""
@@ -82,7 +82,7 @@ class Release:
         return self.api.ask("admin", "GET", f"{PODS}/{name}-0").is_success
 
     def asked(self, person: str) -> str:
-        return httpx.post(f"http://127.0.0.1:{self.port}/logins/v1/{person}").text
+        return httpx.post(f"http://127.0.0.1:{self.port}/logins/v1/{person}", timeout=60).text
 
     def log(self) -> str:
         return (self._folder / "logins.log").read_text()
@@ -120,7 +120,7 @@ def test_the_life_of_a_pod_with_the_rights_that_the_chart_gives_and_upgrades_bet
     assert release.asked("ann") == "your login pod is being started"
     assert release.has_replicas(ANN, 1), release.log()
     release.put_pod(ANN, {"running": {"startedAt": "2026-11-22T00:00:00Z"}})
-    assert wait_until(lambda: release.asked("ann") == "10.0.0.9 2222", timeout_s=20, every_s=0.1), release.log()
+    assert wait_until(lambda: release.asked("ann") == "10.0.0.9 2222", timeout_s=60, every_s=0.1), release.log()
     release.deploy("three")
     assert (release.workload(ANN)["spec"]["replicas"], release.has_pod(ANN)) == (1, True), "helm ended it"
 
@@ -128,7 +128,7 @@ def test_the_life_of_a_pod_with_the_rights_that_the_chart_gives_and_upgrades_bet
         release.api.ask("admin", "DELETE", f"{PODS}/{name}-0")
         release.put_pod(name, {"terminated": {"exitCode": code}})
         if code == 81:
-            assert wait_until(lambda name=name: not release.has_pod(name), timeout_s=20, every_s=0.1), release.log()
+            assert wait_until(lambda name=name: not release.has_pod(name), timeout_s=60, every_s=0.1), release.log()
         assert release.has_replicas(name, int(code == 81)), release.log()
     assert "failed" not in release.log()
 

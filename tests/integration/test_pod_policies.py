@@ -70,11 +70,14 @@ def give_rights(apiserver: Apiserver) -> None:
         )
     manifests = render("slurm", {"scheduler": {"aliases": [ALIAS], "gpuSharing": "plugin"}})
     apiserver.install(manifests, "-node-names", "-job-notes", "-forced-deletion", "-device-plugin", "-grace")
-    assert wait_until(lambda: created(apiserver, nodeName="n1").status_code == 403, timeout_s=60, every_s=0.5)
+    assert wait_until(lambda: SAYS in created(apiserver, nodeName="n1").text, timeout_s=60, every_s=0.5)
+    assert wait_until(
+        lambda: SAYS_OF_GRACE in created(apiserver, terminationGracePeriodSeconds=0).text, timeout_s=60, every_s=0.5
+    )
     make_pod(apiserver, "first", nodeName="n1")
     changes = {NOTE: "8"}
-    assert wait_until(lambda: annotated(apiserver, "first", changes).status_code == 403, timeout_s=60, every_s=0.5)
-    assert wait_until(lambda: evicted(apiserver, "first", 0).status_code == 403, timeout_s=60, every_s=0.5)
+    assert wait_until(lambda: SAYS_OF_NOTES in annotated(apiserver, "first", changes).text, timeout_s=60, every_s=0.5)
+    assert wait_until(lambda: SAYS_OF_FORCE in evicted(apiserver, "first", 0).text, timeout_s=60, every_s=0.5)
 
 
 def created(

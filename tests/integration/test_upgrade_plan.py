@@ -8,6 +8,7 @@ from pathlib import Path
 import click.testing
 import pytest
 
+from devcluster.waiting import wait_until
 from sunkpy.cli import main
 from sunkpy.install.upgrade_plan import EFFECTS
 from tests.integration.apiserver import Apiserver, alone
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.integration
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apiserver]:
     with alone(tmp_path_factory.mktemp("api")) as api:
         assert upgrade(api, {}, "sunkpy") == ""
-        assert upgrade(api, {"nodeSets": {"gpu": {}}, "scheduler": {"gpuSharing": "plugin"}}) == ""
+        values = {"nodeSets": {"gpu": {}}, "scheduler": {"gpuSharing": "plugin"}}
+        assert wait_until(lambda: upgrade(api, values) == "", timeout_s=60)  # the kind is new
         yield api
 
 
