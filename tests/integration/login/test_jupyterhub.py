@@ -154,7 +154,7 @@ def hub(tmp_path: Path, pod: LoginPod, authority: Authority) -> Iterator[Hub]:
     subprocess.run([*sync, "--python", sys.executable], check=True, cwd=ROOT, env=env, timeout=300)
     hub = Hub(tmp_path, pod, authority)
     try:
-        assert wait_until(lambda: hub.asks("GET", "/") == 200, timeout_s=90, every_s=0.2), hub.log()
+        assert wait_until(lambda: hub.asks("GET", "/") == 200, timeout_s=300, every_s=0.2), hub.log()
         yield hub
     finally:
         hub.stop()
@@ -167,7 +167,7 @@ def _outputs(slurm: RealSlurm) -> str:
 def test_a_server_of_a_person_is_their_job_and_ends_with_it(hub: Hub, slurm: RealSlurm, pod: LoginPod):
     assert hub.asks("POST", "/users/ann") == 201
     assert hub.asks("POST", "/users/ann/server") in (201, 202), hub.log() + _outputs(slurm)
-    assert wait_until(lambda: hub.is_ready("ann"), timeout_s=60, every_s=0.5), hub.log() + slurm.logs()
+    assert wait_until(lambda: hub.is_ready("ann"), timeout_s=300, every_s=0.5), hub.log() + slurm.logs()
     told = httpx.get(f"{hub.url}/user/ann/lab/tree", timeout=30).json()
     assert (told["uid"], told["path"]) == (2001, "lab/tree")
     running = ("squeue", "--noheader", "--states=RUNNING", "--format=%i %u %P %j")

@@ -88,7 +88,7 @@ class Pod:
 
     def is_open(self, times: int = 1) -> bool:
         """True if the drain was lifted `times` times."""
-        return bool(wait_until(lambda: len(self.lines("writes")) >= times, timeout_s=10, every_s=0.02))
+        return bool(wait_until(lambda: len(self.lines("writes")) >= times, timeout_s=30, every_s=0.02))
 
 
 @pytest.fixture

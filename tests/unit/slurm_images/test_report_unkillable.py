@@ -72,7 +72,8 @@ class Node:
 
     @reason.setter
     def reason(self, text: str) -> None:
-        (self._folder / "reason").write_text(text)
+        (self._folder / "new").write_text(text)
+        (self._folder / "new").rename(self._folder / "reason")
 
     @property
     def log(self) -> str:
