@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from demo import story
+from demo import slurm_text, story
 from demo.bring_up import bring_up
-from demo.stack import USER, Stack
+from demo.stack import Stack
+from devcluster.shell import CommandFailed
 from devcluster.waiting import NotYet, wait
+from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 
 CLUSTER = os.environ.get("SUNKPY_CLUSTER", "sunkpy")
@@ -52,10 +55,17 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def sweep(stack: Stack) -> None:
-    """Take away the jobs and pods that a failed test has left, or every test after it waits for them."""
-    stack.admin("scancel", "--quiet", f"--user={USER}")
+    """Take away the jobs, pods and drains that a failed test has left, or every test after it waits for them."""
+    stack.cancel_jobs([job_id for job_id, job in stack.jobs().items() if story.is_live(job)])
     for pod in stack.kubectl.list(Pod, "pods", "-A", f"--field-selector=spec.schedulerName={stack.scheduler_name}"):
         stack.kubectl("delete", "pod", pod.name, "-n", pod.metadata.namespace, "--ignore-not-found", "--wait=false")
+    for node in stack.nodes():
+        stack.kubectl("annotate", "node", node.name, f"{names.ANNOTATION_DRAIN}-")
+    for name, record in stack.slurm_nodes().items():
+        is_theirs = not record.get("Reason", "k8s: ").startswith("k8s: ")
+        if is_theirs and slurm_text.node_flags(record) & {"DRAIN", "DOWN", "FAIL"}:
+            with contextlib.suppress(CommandFailed):  # it may have been lifted meanwhile
+                stack.scontrol("update", f"nodename={name}", "state=resume")
 
 
 def nothing_left(stack: Stack) -> bool:
