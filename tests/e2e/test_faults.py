@@ -23,6 +23,8 @@ from tests.e2e.timeline import watching
 pytestmark = pytest.mark.e2e
 
 AGREEMENT_S = 15.0
+"""The bound in the report; a busy machine needs longer."""
+SETTLE_S = 90.0
 BLIND_S = 12.0
 UNTIL_TOLD = ["sh", "-c", "until [ -e /stamps/finish ]; do sleep 0.2; done; echo finished"]
 JOB_UNTIL_TOLD = "until [ -e finish-faults ]; do sleep 0.2; done; echo finished"
@@ -45,7 +47,7 @@ async def test_every_part_may_be_killed_while_a_job_and_a_pod_run(stack: Stack, 
         figures = []
         for part in ("operator", "syncer", "scheduler", "slurmrestd", "slurmctld"):
             processes.kill(stack, part)
-            took_s = wait_for_agreement(stack, timeout_s=AGREEMENT_S, after=f"kill -9 of {part}")
+            took_s = wait_for_agreement(stack, timeout_s=SETTLE_S, after=f"kill -9 of {part}")
             figures.append(report.at_most(f"restart of {part} to agreement", took_s, unit="s", bound=AGREEMENT_S, n=1))
             assert stack.job(job)["JobState"] == "RUNNING", f"after kill -9 of {part}"
             assert live_jobs_by_pod_uid(stack)[pod.uid] == placeholder, f"after kill -9 of {part}"
@@ -162,11 +164,14 @@ def test_a_slurmd_that_slurmctld_looks_for_elsewhere_is_found(stack: Stack) -> N
 
 def test_a_job_outlives_its_slurmd(stack: Stack, request: pytest.FixtureRequest) -> None:
     """Another slurmd starts beside it, in the same container."""
-    job, slurmd = _start_a_job(stack, request, "sleep 15")
+    stack.login("rm -f finish-faults")
+    job, slurmd = _start_a_job(stack, request, JOB_UNTIL_TOLD)
     stepd = f"slurmstepd: [{job}.batch]"
     wait(lambda: processes.pids_of(slurmd, program=stepd), timeout_s=30, what=f"{stepd} in {slurmd.name}")
     _kill(slurmd, "/usr/sbin/slurmd")
+    stack.login("touch finish-faults")
     assert stack.wait_for_job(job, "COMPLETED", timeout_s=90)["Restarts"] == "0"
+    stack.login("rm -f finish-faults")
 
 
 def test_a_job_whose_slurmd_container_dies_right_after_it_began_is_requeued(
