@@ -23,9 +23,11 @@ def researcher(stack: Stack) -> Iterator[str]:
     """Somebody who has the chart's Role for the login pod."""
     role = f"{stack.release}-login"
     stack.kubectl("create", "rolebinding", RESEARCHER, "-n", stack.namespace, f"--role={role}", f"--user={RESEARCHER}")
-    wait(lambda: _enter(stack, "login", "true") == "", timeout_s=10, what="the binding to count")
-    yield RESEARCHER
-    stack.kubectl("delete", "rolebinding", RESEARCHER, "-n", stack.namespace)
+    try:
+        wait(lambda: _enter(stack, "login", "true") == "", timeout_s=30, what="the binding to count")
+        yield RESEARCHER
+    finally:
+        stack.kubectl("delete", "rolebinding", RESEARCHER, "-n", stack.namespace)
 
 
 def _enter(stack: Stack, container: str, script: str) -> str:
@@ -96,7 +98,7 @@ def _reconfigure(stack: Stack) -> None:
     starts, begun_s = _starts(stack), time.time()
     stack.scontrol("reconfigure")
     wait(lambda: _configured_at(stack) > begun_s, timeout_s=30, what="sackd to have the files")
-    wait(lambda: _starts(stack) > starts, timeout_s=10, what="sackd to run with the new configuration")
+    wait(lambda: _starts(stack) > starts, timeout_s=30, what="sackd to run with the new configuration")
 
 
 def _login_containers(stack: Stack) -> list[tuple[str, int]]:
@@ -119,7 +121,7 @@ def test_a_slurmctld_that_was_killed_knows_the_login_pod_again(stack: Stack) -> 
     _reconfigure(stack)
     starts = _starts(stack)
     kill(stack, "slurmctld")
-    wait(lambda: _starts(stack) > starts, timeout_s=40, what="sackd to register again")
+    wait(lambda: _starts(stack) > starts, timeout_s=90, what="sackd to register again")
     wait(lambda: stack.login("sinfo --noheader"), timeout_s=20, what="Slurm to answer in the login pod")
     _reconfigure(stack)
     assert _login_containers(stack) == before

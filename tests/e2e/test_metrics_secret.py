@@ -52,10 +52,12 @@ def test_prometheus_reads_what_the_pod_monitor_names_and_others_nothing(
     found = [each for each in targets(stack) if each[1]["namespace"] == stack.namespace]
     with scraping(tmp_path_factory.mktemp("prometheus"), found, how=how) as prometheus:
         up = {labels["pod"] for _, labels in found}
+        # Each was read once: Prometheus gives a scrape only the second until the next one.
+        read = "max_over_time(up[10m]) == 1"
         wait_until_equal(
-            lambda: {each["metric"]["pod"] for each in prometheus.query("up == 1")}, up, timeout_s=20, what="scrapes"
+            lambda: {each["metric"]["pod"] for each in prometheus.query(read)}, up, timeout_s=60, what="scrapes"
         )
-    with httpx.Client(verify=trust_in(secret), trust_env=False) as client:
+    with httpx.Client(verify=trust_in(secret), trust_env=False, timeout=30) as client:
         for token, status in (("", 401), ("x", 401), (TOKEN, 200)):
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             url, name = f"https://{found[0][0]}/metrics", {"sni_hostname": NAME}

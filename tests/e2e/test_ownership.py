@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from demo.stack import Stack
-from devcluster.waiting import NeverSo, wait, wait_until_equal
+from devcluster.shell import CommandFailed
+from devcluster.waiting import NeverSo, wait, wait_until_equal, wait_until_none
 from sunkpy.core import names
 from sunkpy.core.model.objects import Node, Pod
-from tests.e2e.agreement import wait_for_agreement
+from tests.e2e.agreement import disagreements, wait_for_agreement
 from tests.e2e.outage import scaled_to_zero
 
 pytestmark = pytest.mark.e2e
@@ -124,14 +124,16 @@ def _give_back(stack: Stack, pod: Pod) -> None:
     stack.kubectl("uncordon", pod.spec.node_name)
     stack.kubectl("annotate", "node", pod.spec.node_name, f"{names.ANNOTATION_DRAIN}-")
     wait(lambda: _state(stack, pod) != "", timeout_s=90, what=f"Slurm node {pod.name}")
-    for _ in range(5):
-        if not any(flag in _state(stack, pod) for flag in ("DRAIN", "FAIL", "DOWN")):
-            break
-        with contextlib.suppress(Exception):  # ours may have been lifted meanwhile
-            _scontrol(stack, pod, "state=resume")
+
+    def left() -> list[str]:
         # Of a node that was away when the syncer looked, it cannot tell a drain that was lifted from one that was lost.
-        time.sleep(SEEN_S)
-    wait_for_agreement(stack, timeout_s=90, after="giving the node back")
+        if any(flag in _state(stack, pod) for flag in ("DRAIN", "FAIL", "DOWN")):
+            with contextlib.suppress(CommandFailed):  # ours may have been lifted meanwhile
+                _scontrol(stack, pod, "state=resume")
+            return [f"Slurm node {pod.name} was resumed"]
+        return disagreements(stack)
+
+    wait_until_none(left, timeout_s=120, what="agreement after giving the node back", every_s=SEEN_S)
 
 
 def _take_over(stack: Stack, pod: Pod, why: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from demo import person
 from demo.bring_up import PAGE_PORT
 from demo.stack import Stack
-from devcluster.waiting import wait_until_equal
+from devcluster.waiting import NotYet, wait_until_equal
 from tests.e2e.callers import token_of
 from tests.e2e.processes import pods_of
 
@@ -34,9 +34,14 @@ class Page(msgspec.Struct, frozen=True):
         return answer.status_code, answer.text
 
     def waiting(self, token: str) -> set[str]:
-        """The jobs that wait, as this token's bearer sees them."""
+        """The jobs that wait, as this token's bearer sees them.
+
+        Raises:
+            NotYet: the bearer is refused, as while the apiserver does not know of their right.
+        """
         status, text = self.ask(token)
-        assert status == httpx.codes.OK, text
+        if status != httpx.codes.OK:
+            raise NotYet(text)
         return {job for job, _ in msgspec.json.decode(text)["tables"].get("waiting", {"set": ()})["set"]}
 
 
