@@ -279,7 +279,7 @@ def step_preemption(stack: Stack, tell: Tell) -> str:
             _check_eviction(stack, pod, end.object, job_id)
             tell(f"pod {pod.name} evicted and gone {end.at_s - submitted_s:.1f} s after sbatch")
         stack.wait_for_job(job_id, "RUNNING", "COMPLETED", timeout_s=60)
-        started_s = wait(lambda: _first_number(stack, "high.out"), timeout_s=10, what="the job's first line") - skew_s
+        started_s = wait(lambda: _first_number(stack, "high.out"), timeout_s=60, what="the job's first line") - skew_s
         gap_s = started_s - max(end.at_s for end in ends)
         check(gap_s >= 0, f"job {job_id} started {-gap_s:.3f} s before the last pod was gone")
         tell(f"job {job_id} started {gap_s * 1000:.0f} ms after the last pod was gone")
@@ -390,7 +390,9 @@ def step_scale_down(stack: Stack, tell: Tell) -> str:
     """Scale down by one while a job runs on every node: the job ends first, then the pod and the Slurm node go."""
     wide, nodeset, skew_s = len(stack.slurm_nodes()), stack.nodeset, stack.clock_skew_s()
     stop_inference(stack)
-    job_id = _sbatch(stack, "--exclusive", f"--nodes={wide}", "--output=last.out", script="sleep 6\ndate +%s.%N")
+    stack.login(f"mkdir -p {_FOLDER} && rm -f {_FOLDER}/end {_FOLDER}/last.out")
+    script = "for _ in {1..600}; do [ ! -e end ] || break; sleep 0.2; done\ndate +%s.%N"
+    job_id = _sbatch(stack, "--exclusive", f"--nodes={wide}", "--output=last.out", script=script)
     stack.wait_for_job(job_id, "RUNNING", timeout_s=60)
     tell(f"job {job_id} runs on all {wide} nodes")
     path = f"/api/v1/namespaces/{stack.namespace}/pods"
@@ -398,8 +400,9 @@ def step_scale_down(stack: Stack, tell: Tell) -> str:
         stack.kubectl("scale", "nodeset", nodeset, "-n", stack.namespace, f"--replicas={wide - 1}")
         victim = _marked(watch)
         tell(f"kubectl scale nodeset {nodeset} --replicas={wide - 1}: {victim.name} is to go, and waits for its job")
-        stack.when_slurm_node(victim.name, r"DRAIN.*Reason=k8s: pod pending deletion", timeout_s=10).time_s()
+        stack.when_slurm_node(victim.name, r"DRAIN.*Reason=k8s: pod pending deletion").time_s()
         gone = stack.when_slurm_node(victim.name, "not found", timeout_s=120)
+        stack.login(f"touch {_FOLDER}/end")
         stack.wait_for_job(job_id, "COMPLETED", timeout_s=60)
         job_end_s = _first_number(stack, "last.out") - skew_s
         pod_end = watch.end_of(victim.name, timeout_s=90)
