@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from demo.stack import ROOT, Stack
 from devcluster import packages, shell
-from devcluster.waiting import wait
+from devcluster.waiting import NeverSo, wait
 
 NAME: Final = "ann"
 ACCOUNT: Final = "chem"
@@ -102,19 +103,28 @@ def ssh(key_: Key, *words: str) -> Sequence[str]:
 
 @contextmanager
 def forwarded(stack: Stack, part: str = "login", to: int = 22) -> Iterator[int]:
-    """Yield a port of this machine that is forwarded to port `to` of the Service of a part, such as the login pods."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = int(held.getsockname()[1])
+    """Yield a port of this machine that is forwarded to port `to` of the Service of a part, such as the login pods.
+
+    kubectl chooses it, and listens there.
+    """
     program = str(stack.bin_dir / "kubectl") if stack.bin_dir else "kubectl"
-    service = ("-n", stack.namespace, f"svc/{stack.release}-{part}", f"{port}:{to}")
-    process = subprocess.Popen(
-        [program, "port-forward", *service],
-        env={**os.environ, "KUBECONFIG": str(stack.kubeconfig)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        yield port
-    finally:
-        process.terminate()
-        process.wait()
+    service = ("-n", stack.namespace, f"svc/{stack.release}-{part}", f":{to}")
+    with tempfile.NamedTemporaryFile() as said:
+        process = subprocess.Popen(
+            [program, "port-forward", "--address=127.0.0.1", *service],
+            env={**os.environ, "KUBECONFIG": str(stack.kubeconfig)},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+        )
+
+        def port() -> int:
+            if process.poll() is not None:
+                raise NeverSo(f"kubectl port-forward {' '.join(service)}: ended with {process.returncode}")
+            chosen = re.search(r"127\.0\.0\.1:(\d+) -> ", Path(said.name).read_text())
+            return int(chosen[1]) if chosen else 0
+
+        try:
+            yield wait(port, timeout_s=90, what=f"a port that kubectl forwards to {part}")
+        finally:
+            process.terminate()
+            process.wait()
