@@ -582,7 +582,7 @@ def lifted_drains(record: Record) -> Iterator[Violation]:
         looks = [look for look in record.looks if fault.slurm_node in look.nodes and look.at_s < until_s]
         for look in looks:
             lost = what_is_lost(fault, look.nodes[fault.slurm_node])
-            if lost and look.at_s >= fault.held_s + SHOWN_AFTER_S:
+            if lost and look.at_s - look.took_s >= fault.held_s + SHOWN_AFTER_S:
                 shown = (other for other in looks if other.at_s <= look.at_s)
                 evidence = [f"{other.at_s:.1f} {dict(other.nodes[fault.slurm_node])}" for other in shown]
                 yield _lifted(record, fault, lost, at_s=look.at_s, evidence=evidence[-3:])

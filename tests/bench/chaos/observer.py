@@ -113,10 +113,13 @@ def look(stack: Stack) -> SlurmLook:
         CommandFailed: slurmctld or its pod does not answer.
     """
     script = "scontrol -o show node -d && scontrol -o show job -d"
+    asked_s = time.time()
     lines = stack.admin("bash", "-c", script, timeout_s=20).splitlines()
+    at_s = time.time()
     parsed = [slurm_text.parse_oneliner(line) for line in lines if line.startswith(("NodeName=", "JobId="))]
     return SlurmLook(
-        at_s=time.time(),
+        at_s=at_s,
+        took_s=at_s - asked_s,
         nodes={one["NodeName"]: _kept(one, _KEPT_OF_NODE) for one in parsed if "NodeName" in one},
         jobs={int(one["JobId"].split()[0]): _kept(one, _KEPT_OF_JOB) for one in parsed if "JobId" in one},
     )

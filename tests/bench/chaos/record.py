@@ -39,9 +39,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlurmLook(msgspec.Struct, frozen=True, kw_only=True):
-    """Slurm's nodes by name and jobs by id, each as the keys and values that scontrol printed."""
+    """Slurm's nodes by name and jobs by id, each as the keys and values that scontrol printed. The answer was there at
+    `at_s`, and tells of some moment of the `took_s` seconds before.
+    """
 
     at_s: float
+    took_s: float = 0.0
     nodes: Mapping[str, Mapping[str, str]] = {}
     jobs: Mapping[int, Mapping[str, str]] = {}
 

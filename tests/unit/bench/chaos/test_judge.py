@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.bench.chaos import judge
@@ -417,6 +418,12 @@ def test_a_drain_that_is_gone_or_has_another_reason_was_not_left_alone(state, re
 def test_a_record_that_is_not_there_says_nothing_but_one_that_comes_back_does():
     assert lifted(look(110)) == []
     assert len(lifted(look(110), look(115, node="IDLE"))) == 1
+
+
+def test_a_slow_answer_that_was_asked_for_before_the_drain_proves_nothing():
+    slow = look(DRAIN.held_s + 3, node="IDLE")
+    assert len(lifted(slow)) == 1
+    assert lifted(msgspec.structs.replace(slow, took_s=4)) == []
 
 
 def test_what_slurmctld_had_no_time_to_save_is_not_held_against_anybody():
