@@ -90,7 +90,8 @@ class Load:
         persist(delete, timeout_s=self._patience_s, what="pods of the load deleted")
 
     def lines(self) -> dict[str, tuple[Line, ...]]:
-        return read_lines(self._stack.login(f"cd {FOLDER} && grep -H '' * || true"))
+        read = partial(self._stack.login, f"cd {FOLDER} && grep -H '' * || true")
+        return read_lines(persist(read, timeout_s=self._patience_s, what="what the scripts wrote"))
 
 
 def batch_script(planned: PlannedJob) -> str:

@@ -46,11 +46,13 @@ from tests.e2e.workloads import labelled
 Seen = TypeVar("Seen", CordonSeen, PodSeen)
 QUICK_MINUTES = 5.0
 AGREEMENT_S = 30.0
+QUICK_AGREEMENT_S = 200.0
+"""A quick run is part of CI, whose machine may have much else to do: it asks whether both sides agree, not how soon."""
 K8S_USER = "k8s"
 _AGREEMENT_PATIENCE_S = 240.0
-_STANDSTILL_S = 180.0
+_STANDSTILL_S = 300.0
 """After this many seconds without a change the queue counts as stuck. It is longer than any job of the load with its
-grace period.
+grace period, and than a job that was queued again waits: two minutes, and until slurmctld looks at it.
 """
 _EMPTY_PATIENCE_S = 1800.0
 _LEAK_PATIENCE_S = 45.0
@@ -79,7 +81,7 @@ def measure(asked: Asked) -> Outcome:
     nodes = sorted(pod.spec.node_name for pod in stack.slurmd_pods())
     plan = make_plan(seed=asked.seed, minutes=minutes, nodes=nodes)
     record, violations = asyncio.run(watched(stack, cluster, plan))
-    return Outcome(figures(record, violations, seed=plan.seed), violations)
+    return Outcome(figures(record, violations, seed=plan.seed, is_quick=asked.quick), violations)
 
 
 async def watched(
@@ -225,8 +227,8 @@ def _leaked(stack: Stack) -> tuple[str, ...]:
 
     def are_gone() -> bool:
         nonlocal jobs, pods
+        pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS)  # first: jobs outlive their pods for a moment
         jobs = stack.squeue(f"--user={K8S_USER}", "--format=%i %T %R %k").splitlines()
-        pods = stack.kubectl.list(Pod, "pods", "-n", WORKLOADS)
         return not jobs and not any(pod.labels.get("app") == LABEL for pod in pods)
 
     with contextlib.suppress(NeverSo):
@@ -291,7 +293,9 @@ def _pod_seen(seen: Sighting[Pod]) -> PodSeen:
     )
 
 
-def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> list[report.Figure]:
+def figures(
+    record: Record, violations: Sequence[Violation], *, seed: int, is_quick: bool = False
+) -> list[report.Figure]:
     with_pods = "overlaps of a pod with another workload"
     wrong: dict[str, list[str]] = {with_pods: [], "overlaps of two sbatch jobs": []}
     wrong |= {str(rule): [] for rule in Rule if rule is not Rule.OVERLAP}
@@ -304,8 +308,8 @@ def figures(record: Record, violations: Sequence[Violation], *, seed: int) -> li
     return [
         *(report.none(what, texts, n=n, seed=seed) for what, texts in wrong.items()),
         report.at_most(
-            "last fault undone to agreement", agreed_s, bound=AGREEMENT_S, n=len(record.faults), seed=seed,
-            limited_by=ending.disagreed[:200],
+            "last fault undone to agreement", agreed_s, bound=QUICK_AGREEMENT_S if is_quick else AGREEMENT_S,
+            n=len(record.faults), seed=seed, limited_by=ending.disagreed[:200],
         ),
         report.observed("time between two samples of all nodes, p95", report.p95(times), n=len(times)),
         report.observed("jobs whose end a killed slurmctld forgot, ended by hand", len(ending.forgotten), unit="", n=n),

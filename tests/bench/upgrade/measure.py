@@ -71,7 +71,7 @@ def measure(asked: Asked) -> Outcome:
             recorded_once(stack, record.lines),
             _rolled(stack, record, read_images(new)["slurmd"].ref),
         ]
-        return Outcome([*found, *figures(record, violations, seed=seed)], violations)
+        return Outcome([*found, *figures(record, violations, seed=seed, is_quick=asked.quick)], violations)
 
 
 def make_plan(*, suite: str, seed: int, nodes: int, lasts: Lasts) -> Plan:

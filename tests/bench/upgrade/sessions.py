@@ -54,6 +54,7 @@ class Sessions:
         script = f"date +%s >> {_FOLDER}/job; sleep {job_s:.0f}; date +%s >> {_FOLDER}/job"
         said = self._in_own(f"sbatch --parsable --exclusive -p high -J {NAME} -o /dev/null --wrap '{script}'")
         node = self._stack.wait_for_job(int(said), "RUNNING", timeout_s=120)["NodeList"]
+        wait(lambda: self._stamps_of("job"), timeout_s=120, what=f"the job of {NAME} to have passed its Prolog")
         # From her own login pod she can ssh to her node with a key in her home.
         keep = f"umask 077; mkdir -p .ssh; cat > .ssh/{NAME}"
         shell.run([*self._own, keep], stdin=person.key().file.read_text(), timeout_s=60)
