@@ -4,7 +4,7 @@
     # does: what the researcher does, beginning with a verb
     # at: laptop                    the case is typed on a laptop; without it, in the login pod by ssh
     # needs: software               the case uses what software.py installs; only `make long` runs it
-    # limit: 120                    seconds that the case may take; without it, 60
+    # limit: 120                    seconds that the case may take on an idle machine; without it, 60
     # says: a pattern of a line of the output; the lines `says` together are the whole output
 
 A case that does not run on Slurm 26.05 has `newer:` with the reason. One that the tests cannot run has `cannot:` with

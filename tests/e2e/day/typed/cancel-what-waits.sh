@@ -3,7 +3,7 @@
 # says: START_TIME *
 # says: \d+-\d+-\d+T\d+:\d+:\d+ *
 # says: RUNNING
-running=$(sbatch --parsable --time=2 --output=/dev/null --wrap='sleep 50')
+running=$(sbatch --parsable --time=10 --output=/dev/null --wrap='sleep infinity')
 until squeue --noheader --jobs=$running --Format=State | grep -q RUNNING; do sleep 0.2; done
 waiting=$(sbatch --parsable --time=1 --begin=now+1hour --output=/dev/null --wrap=true)
 until squeue --noheader --jobs=$waiting --Format=StartTime | grep -q T; do sleep 0.5; done

@@ -27,10 +27,11 @@ PY
 rm -f socket
 for which in port socket proxy; do nohup python3 serve "by $which" > /dev/null 2>&1 & done
 END
-ssh -N -D 18903 -L 18901:127.0.0.1:38901 -L ./socket:/home/ann/.editor/socket cluster &
+ports=($(shuf -i 10000-29999 -n 2))
+ssh -N -D ${ports[1]} -L ${ports[0]}:127.0.0.1:38901 -L ./socket:/home/ann/.editor/socket cluster &
 get() { until curl -fsS "$@" 2> /dev/null; do sleep 0.5; done; }
-get --noproxy '*' http://127.0.0.1:18901/
+get --noproxy '*' http://127.0.0.1:${ports[0]}/
 get --noproxy '*' --unix-socket socket http://editor/
-get --socks5-hostname 127.0.0.1:18903 http://127.0.0.1:38902/
+get --socks5-hostname 127.0.0.1:${ports[1]} http://127.0.0.1:38902/
 kill $!
 ssh cluster 'pkill -u $USER -f "[s]erve by" && rm -r .editor'

@@ -4,7 +4,8 @@
 # says: from a job
 job=$(ssh cluster "mkdir -p web.$$; echo from a job > web.$$/index.html; cd web.$$; sbatch --parsable --time=5 --output=/dev/null --wrap='python3 -m http.server 8899'")
 until node=$(ssh cluster "squeue --noheader --states=RUNNING --job=$job --format=%N") && [ -n "$node" ]; do sleep 0.5; done
-ssh -N -L 18899:$node:8899 cluster &
-until curl -fsS --noproxy '*' http://127.0.0.1:18899/ 2> /dev/null; do sleep 0.5; done
+port=$(shuf -i 10000-29999 -n 1)
+ssh -N -L $port:$node:8899 cluster &
+until curl -fsS --noproxy '*' http://127.0.0.1:$port/ 2> /dev/null; do sleep 0.5; done
 kill $!
 ssh cluster "scancel $job; rm -r web.$$"

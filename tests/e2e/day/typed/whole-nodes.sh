@@ -3,7 +3,7 @@
 # says: all cpus of 2 nodes
 # says: all memory
 # says: nobody else: Resources
-job=$(sbatch --parsable --nodes=2 --exclusive --mem=0 --time=2 --output=/dev/null --wrap='sleep 60')
+job=$(sbatch --parsable --nodes=2 --exclusive --mem=0 --time=10 --output=/dev/null --wrap='sleep infinity')
 until squeue --noheader --states=RUNNING --job=$job | grep -q .; do sleep 0.2; done
 got() { scontrol show job $job | grep -o "AllocTRES=.*" | grep -oE "\b$1=[0-9.]+" | cut -d = -f 2; }
 node=$(scontrol show hostnames $(squeue --noheader --job=$job --format=%N) | head -n 1)
