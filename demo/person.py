@@ -74,19 +74,22 @@ def access() -> Mapping[str, object]:
 
 
 @contextmanager
-def logged_in(stack: Stack) -> Iterator[Say]:
-    """Yield a function that runs commands as Ann in the login pod, by ssh through its Service."""
+def logged_in(stack: Stack, *, timeout_s: float = 60) -> Iterator[Say]:
+    """Yield a function that runs commands as Ann in the login pod, by ssh through its Service.
+
+    A command may take `timeout_s`.
+    """
     packages.ensure(CLIENT, progress=print)
     with forwarded(stack) as port:
-        say = shell_of(NAME, key(), port)
-        wait(lambda: say("echo in") == "in", timeout_s=120, what=f"{NAME} to come in by ssh")
-        yield say
+        knock = shell_of(NAME, key(), port)
+        wait(lambda: knock("echo in") == "in", timeout_s=120, what=f"{NAME} to come in by ssh")
+        yield shell_of(NAME, key(), port, timeout_s=timeout_s)
 
 
-def shell_of(name: str, key_: Key, port: int) -> Say:
+def shell_of(name: str, key_: Key, port: int, *, timeout_s: float = 60) -> Say:
     """Return a function that runs a command as a user, with a new ssh login at a port of this machine each time."""
     argv = ssh(key_, "-p", str(port), f"{name}@127.0.0.1")
-    return lambda command: shell.run([*argv, command], timeout_s=60).strip()
+    return lambda command: shell.run([*argv, command], timeout_s=timeout_s).strip()
 
 
 def ssh_to_own(name: str, key_: Key, port: int) -> Sequence[str]:

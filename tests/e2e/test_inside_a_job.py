@@ -45,6 +45,8 @@ SIZE: Final = f"--nodes={NODES} --ntasks-per-node=1 --time=2"
 MEMORY: Final = Asks(f"--mem={MEMORY_MIB}", {"memory_per_node": {"set": True, "number": MEMORY_MIB}})
 GPU: Final = Asks("--gres=gpu:1", {"tres_per_node": "gres/gpu:1"}, has_gpu=True)
 """It names no memory, so it gets a share of the node's memory."""
+JOBS_S: Final = 300.0
+"""How long a job and the job that submits it may take: two minutes each by their limit, and the way there and back."""
 MARK: Final = "---- "
 PROBE: Final = "\n".join(f"echo '{MARK}{name}'; {{ {row['probe']}\n}} 2>&1" for name, row in ROWS.items())
 
@@ -102,8 +104,8 @@ WAYS: Final[Sequence[tuple[str, Submit]]] = (
 @contextmanager
 def at_the_doors(stack: Stack) -> Iterator[Mapping[str, Say]]:
     """Shells of those who come by ssh, and by kubectl, while the block lasts."""
-    with person.logged_in(stack) as ann:
-        yield {"ssh": ann, "kubectl exec": lambda script: stack.login(script).strip()}
+    with person.logged_in(stack, timeout_s=JOBS_S) as ann:
+        yield {"ssh": ann, "kubectl exec": lambda script: stack.login(script, timeout_s=JOBS_S).strip()}
 
 
 @pytest.fixture(scope="module")
