@@ -20,6 +20,8 @@ from sunkpy.core.model.objects import Pod
 CLUSTER = os.environ.get("SUNKPY_CLUSTER", "sunkpy")
 SUITE = os.environ.get("SLURM_SUITE", "trixie")
 NODES = 3
+CLEAN_S = 90.0
+"""How long Epilogs, and nodes that somebody opens again, may take on a machine with much else to do."""
 STORY = Path(__file__).with_name("test_story.py")
 
 
@@ -46,7 +48,7 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     stack: Stack = request.getfixturevalue("stack")
     try:
-        wait(lambda: nothing_left(stack), timeout_s=30, what="the cluster as the test found it")
+        wait(lambda: nothing_left(stack), timeout_s=CLEAN_S, what="the cluster as the test found it")
     except Exception:
         sweep(stack)
         story.reset(stack)

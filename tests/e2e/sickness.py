@@ -30,7 +30,8 @@ echo "looking at $SUNKPY_SLURM_NODE"
 [ ! -e "/home/{USER}/fails-$SUNKPY_SLURM_NODE" ] || {{ echo link is down; exit 3; }}
 date +%s >> "/home/{USER}/passed-$SUNKPY_SLURM_NODE"
 """
-_ROLLED_S: Final = 180.0
+_ROLLED_S: Final = 360.0
+"""All slurmd pods, one after the other: drained, deleted, made, registered, opened again."""
 _SETTLE_S: Final = 90.0
 
 

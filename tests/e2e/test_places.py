@@ -17,7 +17,7 @@ from sunkpy.core import names
 from sunkpy.core.model.objects import Pod
 from sunkpy.core.nodeset.spec import NodeSet
 from tests.e2e import handover, resolving, workloads
-from tests.e2e.conftest import nothing_left, sweep
+from tests.e2e.conftest import CLEAN_S, nothing_left, sweep
 from tests.roots import RELEASE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
@@ -33,7 +33,7 @@ def clean(stack: Stack) -> Iterator[None]:
     """What a test leaves is judged without regard to whose nodes they are; `apart` brings them back."""
     yield
     try:
-        wait(lambda: nothing_left(stack), timeout_s=30, what="the cluster as the test found it")
+        wait(lambda: nothing_left(stack), timeout_s=CLEAN_S, what="the cluster as the test found it")
     finally:
         sweep(stack)
 

@@ -58,7 +58,7 @@ class Login:
         words = [word for option in options for word in ("-o", option)]
         where = ["-i", str(self.keys[user].file), "-p", str(self.port), f"{user}@127.0.0.1"]
         argv = ["ssh", "-F", "none", *words, *where, command]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL)
         return done.returncode, (done.stdout + done.stderr).strip()
 
     def pods(self) -> set[tuple[str, str]]:
