@@ -27,7 +27,7 @@ def program(name: str) -> str:
     if found:
         return found
     folder = default_cache() / "prometheus"
-    with locked(default_cache() / "prometheus.lock"):
+    with locked(default_cache() / "packages.lock"):  # as of all that calls apt, which serves one caller at a time
         if not folder.exists():
             with tempfile.TemporaryDirectory(dir=default_cache()) as at:
                 run(["apt-get", "update", "-q"], timeout_s=600)
