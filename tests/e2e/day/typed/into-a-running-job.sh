@@ -7,5 +7,6 @@ job=$(sbatch --parsable --time=2 --output=/dev/null --wrap='srun bash -c "while 
 until squeue --noheader --steps --job=$job | grep -q "$job\.0"; do sleep 0.5; done
 srun --overlap --jobid=$job --ntasks=1 bash -c 'echo inside $SLURM_JOB_ID on $(hostname)'
 sstat --noheader --parsable --format=JobID,NTasks --jobs=$job.batch
-timeout 4 sattach $job.0 || true
+sattach $job.0 > seen 2>&1 &
+until grep -s tick seen; do sleep 0.2; done
 scancel $job
