@@ -19,11 +19,11 @@ pytestmark = pytest.mark.e2e
 def test_a_drain_is_lifted_by_a_syncer_that_did_not_see_the_uncordon(stack: Stack) -> None:
     pod = sorted(stack.slurmd_pods(), key=lambda pod: pod.name)[0]
     stack.kubectl("cordon", pod.spec.node_name)
-    wait_for_drain(stack, pod, wanted=True, timeout_s=20)
+    wait_for_drain(stack, pod, wanted=True, timeout_s=60)
     with scaled_to_zero(stack, "syncer"):
         stack.kubectl("uncordon", pod.spec.node_name)
         _wait_until_told(stack, pod)
-    wait_for_drain(stack, pod, wanted=False, timeout_s=20)
+    wait_for_drain(stack, pod, wanted=False, timeout_s=60)
 
 
 def test_a_node_whose_slurmd_is_deleted_by_hand_is_not_used_before_the_pod_there_is_gone(stack: Stack) -> None:
@@ -54,4 +54,4 @@ def _wait_until_told(stack: Stack, pod: Pod) -> None:
         found = stack.kubectl.get(Pod, "pod", pod.name, "-n", stack.namespace)
         return names.ANNOTATION_CORDON not in found.annotations
 
-    wait(is_told, timeout_s=20, what=f"the operator tells {pod.name} that its node is open again")
+    wait(is_told, timeout_s=60, what=f"the operator tells {pod.name} that its node is open again")

@@ -130,7 +130,7 @@ def _wait_for_mark(stack: Stack) -> None:
     def marked() -> bool:
         return any(names.ANNOTATION_PENDING_DELETION in pod.annotations for pod in stack.slurmd_pods())
 
-    wait(marked, timeout_s=20, what="a slurmd pod is pending deletion")
+    wait(marked, timeout_s=60, what="a slurmd pod is pending deletion")
 
 
 @contextlib.contextmanager
