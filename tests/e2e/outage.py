@@ -33,7 +33,7 @@ def scaled_to_zero(stack: Stack, part: str) -> Iterator[None]:
     finally:
         scale(stack, part, before)
         stack.kubectl(
-            "rollout", "status", _deployment(stack, part), "-n", stack.namespace, "--timeout=60s", timeout_s=70
+            "rollout", "status", _deployment(stack, part), "-n", stack.namespace, "--timeout=180s", timeout_s=190
         )
 
 
