@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,16 @@ def test_free_ports_are_not_those_of_connections_that_go_out():
     with contextlib.ExitStack() as held:
         for port in found:
             held.enter_context(socket.create_server(("127.0.0.1", port)))
+
+
+def test_a_port_is_given_once_here_and_in_other_runs_of_tests():
+    found = free_ports(150)
+    assert not set(found) & set(free_ports(150))
+    ask = "from tests.ports import free_ports; print(*free_ports(3_000))"
+    run = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, cwd=TESTS.parent)
+    others = [int(port) for port in run.stdout.split()]
+    assert len(set(others)) == 3_000
+    assert not set(others) & set(found)
 
 
 def test_no_test_closes_a_port_and_hopes_that_it_stays_free():
