@@ -6,6 +6,7 @@ own scripts, each to be killed by itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -305,7 +306,7 @@ class RealSlurm:
 
     def has_saved(self, text: str) -> bool:
         """The jobs that the next slurmctld will find have this text among them. One that is killed forgets seconds."""
-        return text.encode() in (self.root / "var/lib/slurm/job_state").read_bytes()
+        return is_saved(self.root / "var/lib/slurm/job_state", text)
 
     def has_begun(self, job: int) -> bool:
         """The job's script has come to its line `TELL_BEGUN`."""
@@ -347,6 +348,13 @@ class RealSlurm:
         self._process.kill()
         self._process.wait()
         discard(self.root.parent)
+
+
+def is_saved(job_state: Path, text: str) -> bool:
+    """The saved jobs have this text among them. While slurmctld replaces the file, there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        return text.encode() in job_state.read_bytes()
+    return False
 
 
 def give(file: Path, content: bytes, owner: int) -> None:

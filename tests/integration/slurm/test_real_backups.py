@@ -24,7 +24,7 @@ from sunkpy.volumes.metrics import VolumesCollector
 from sunkpy.volumes.settings import BackupSettings, VolumesSettings
 from tests.bucket import KEY, SECRET, Bucket
 from tests.integration.slurm.asking import connect, happens, is_usable
-from tests.integration.slurm.daemons import ONE_SLURMD, Machines, RealAccounting, RealSlurm
+from tests.integration.slurm.daemons import ONE_SLURMD, Machines, RealAccounting, RealSlurm, is_saved
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -435,7 +435,7 @@ async def test_a_queue_comes_back_into_an_empty_state(slurm: RealSlurm, bucket: 
         return await states_of(admin) == saved
 
     async def are_on_disk() -> bool:
-        return b"as saved" in (slurm.root / STATE[1:] / "job_state").read_bytes()
+        return is_saved(slurm.root / STATE[1:] / "job_state", "as saved")
 
     async def slurmctld_has_ended() -> bool:
         with socket.socket() as tried:

@@ -9,6 +9,7 @@ slurmctld is not killed then: the next one would wait for an answer before it do
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import random
 import re
@@ -203,5 +204,8 @@ def untold(site: Site) -> int | None:
 
 def saved_s(site: Site) -> float:
     """When slurmctld last saved its jobs; 0 when it never did."""
-    saved = site.slurm.root / "var/lib/slurm/state/job_state"
-    return saved.stat().st_mtime if saved.exists() else 0.0
+    state = site.slurm.root / "var/lib/slurm/state"
+    for name in ("job_state", "job_state.old"):  # which alone is there while slurmctld replaces the other
+        with contextlib.suppress(FileNotFoundError):
+            return (state / name).stat().st_mtime
+    return 0.0
