@@ -29,6 +29,7 @@ NODE = "gpu-000-001"
 DATABASE = "slurm_acct_db"
 PASSWORD = "a'b\\c#d e`f$g%h"
 """All that SQL, bash and Slurm's reader of its configuration may take amiss."""
+_ENDS_S = 60
 
 _SLURM_CONF = """\
 SlurmctldHost=localhost(127.0.0.1)
@@ -342,11 +343,14 @@ class RealSlurm:
         return _output_in(self.root, uid, command, {}).strip()
 
     def stop(self) -> None:
-        """Every process goes with its namespace."""
+        """Every process goes with its namespace, whose first one ends with its input, and is gone after all others."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(timeout=_ENDS_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         discard(self.root.parent)
 
 
