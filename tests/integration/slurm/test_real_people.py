@@ -83,8 +83,11 @@ async def happens(check: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def runs(scheduler: Slurm, job_id: JobId) -> None:
+    """The job runs, past its Prolog."""
+
     async def is_running() -> bool:
-        return (await scheduler.job(job_id)).is_running
+        job = await scheduler.job(job_id)
+        return job.is_running and not job.state_reason
 
     await happens(is_running, f"job {job_id} to run")
 
