@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.waiting import wait
 from sunkpy.core.mirror import PatchPod, SetComment, SlurmAnswer, View, decide_mirror
 from sunkpy.core.mirror.given_up import is_given_up
 from sunkpy.core.mirror.report import is_of_pod
@@ -111,8 +112,12 @@ class Pair:
     def leave(self, node: str) -> None:
         """End the slurmd of the node, which stays away."""
         (self._files / f"away-{node}").touch()
-        (slurmd,) = self.real.running(rf"/usr/sbin/slurmd .*-N {node} .*")
-        os.kill(slurmd, 9)
+
+        def slurmd() -> list[int]:
+            found = self.real.running(rf"/usr/sbin/slurmd .*-N {node} .*")
+            return found if len(found) == 1 else []  # it may be about to start, or a child of it to become a program
+
+        os.kill(*wait(slurmd, timeout_s=60, what=f"the slurmd of {node}"), 9)
 
     def come_back(self, node: str, *options: str) -> None:
         """Start the slurmd of the node again, with these further options."""
@@ -128,12 +133,12 @@ class Pair:
         return JobId(int(said.split()[-1]))
 
     async def begins(self, job: JobId) -> None:
-        """The job begins within seconds."""
+        """The job begins long before Slurm would look at its queue by itself."""
 
         async def has_begun() -> bool:
             return self.real.has_begun(job)
 
-        await happens(self.real, has_begun, timeout_s=15)
+        await happens(self.real, has_begun, timeout_s=120)
 
     async def is_idle(self) -> bool:
         """No job is left. Asked of all nodes: only then slurmctld looks again which cpus are in use."""
@@ -350,8 +355,7 @@ async def test_what_a_slurmd_says_of_its_devices_when_it_starts_again(pair: Pair
     old = (await pair.admin.node("n2")).extra
     listed = '{"gpu":["nvidia0 GPU-5c 0000:3b:00.0"]}'
     before = await pair.admin.node("n2")
-    pair.leave("n2")
-    pair.come_back("n2", f"--extra '{listed}'")
+    await _start_anew(pair, f"--extra '{listed}'")
 
     async def is_back() -> bool:
         node = await pair.admin.node("n2")
@@ -448,7 +452,7 @@ async def boot(pair: Pair, *options: str) -> None:
 
     for _ in range(3):
         with contextlib.suppress(AssertionError):
-            await _start_anew(pair, *options)
+            await _start_anew(pair, "-b", *options)
             await happens(pair.real, is_down, timeout_s=12)
             return
     await happens(pair.real, is_down)
@@ -462,7 +466,7 @@ async def _start_anew(pair: Pair, *options: str) -> None:
         return utc_now().timestamp() > left_s + 2
 
     await happens(pair.real, is_a_second_later)  # Slurm counts in seconds, and had heard of it until now
-    pair.come_back("n2", "-b", *options)
+    pair.come_back("n2", *options)
 
 
 async def comes_back(pair: Pair) -> list[str]:
