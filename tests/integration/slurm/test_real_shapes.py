@@ -94,14 +94,14 @@ async def running(slurm: Slurm, job_id: JobId) -> SlurmJob:
     async def runs() -> bool:
         return (await slurm.job(job_id)).is_running
 
-    await until(runs, timeout_s=20, what=f"job {job_id} to run")
+    await until(runs, timeout_s=60, what=f"job {job_id} to run")
     return await slurm.job(job_id)
 
 
 async def started(slurm: Slurm, name: str, asks: Sequence[dict[str, str]], **how: str) -> Ring:
     """A gang whose pods are all bound, on any of the nodes."""
     ring = Ring(slurm, name, nodes=NODES, asks=asks, room=ROOM, **how)
-    await ring.until(Bind, timeout_s=20)
+    await ring.until(Bind)
     assert len(ring.placed) == len(asks)
     return ring
 
