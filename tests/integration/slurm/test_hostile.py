@@ -125,8 +125,8 @@ async def test_nobody_makes_a_job_of_pods_with_a_token_of_their_own(
     asked = f"-H 'Content-Type: application/json' -d '{body}' {site.slurm.url}/slurm/v0.0.42/job/{what}"
     _, said = site.shell("ann", f'curl -s -H "X-SLURM-USER-TOKEN: $(scontrol token | cut -d= -f2)" {asked}')
     assert re.search(r'"error_number": ?2002', said), said
-    jobs = [await scheduler.job(job_id) for job_id in await scheduler.jobs_state()]
-    assert [job for job in jobs if not job.is_ended and gang_of(job, scheduler="k8s")] == []
+    made = [job for job in await scheduler.jobs() if not job.is_ended and gang_of(job, scheduler="k8s")]
+    assert made == []
 
 
 async def test_a_job_of_pods_is_kept_from_its_owner_by_each_of_its_names(site: Site, scheduler: Slurm) -> None:
