@@ -218,6 +218,7 @@ async def test_slurm_counts_the_age_of_a_job_that_it_queues_again_from_then(
     """So a pod that is made again, and is another job, stands no worse in the queue than a job of sbatch."""
     ring = await running(own, "aged")
     before = times(pool, ring)
+    await asyncio.sleep(1.1)  # Slurm says in whole seconds when a job was submitted
     assert requeue(pool, ring) == ""
 
     async def is_queued() -> bool:
@@ -259,6 +260,7 @@ async def test_a_placeholder_may_not_be_queued_again_unless_somebody_insists(
 
 async def test_a_gang_that_was_suspended_and_resumed_unseen_runs_on(pool: RealSlurm, keeper: Slurm, own: Slurm) -> None:
     ring = await running(own, "resumed")
+    await happens(pool, lambda: script_runs(pool, ring.job))
     assert scontrol(pool, "suspend", ring.job) == ""
     assert scontrol(pool, "resume", ring.job) == ""
     assert await ring.step() == []
