@@ -117,10 +117,9 @@ async def _next_pod(real: RealSlurm, slurm: Slurm, env: str) -> None:
     await happens(real, is_there)
 
 
-async def _reconfigure(real: RealSlurm, conf: str) -> None:
-    """All of Slurm has read this slurm.conf."""
+async def _reconfigure(real: RealSlurm) -> None:
+    """All of Slurm has read its files again. While slurmctld executes itself for that, it refuses connections."""
     told = len(_log(real))
-    real.configure(conf)
     assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
 
     async def has_read() -> bool:
@@ -267,14 +266,16 @@ async def test_caches_or_numa_nodes_are_sockets(real: RealSlurm, admin: Slurm, p
         (real.root / "machine" / name).parent.mkdir(parents=True, exist_ok=True)
         (real.root / "machine" / name).write_text(f"{cpus}\n")
     try:
-        await _reconfigure(real, conf.replace("config_overrides", f"config_overrides,{parameter}"))
+        real.configure(conf.replace("config_overrides", f"config_overrides,{parameter}"))
+        await _reconfigure(real)
         told = len(_log(real))
         machine = "HWLOC_SYNTHETIC='pack:2 numa:2 l3:2 core:2 pu:2' SUNKPY_CPUS=31 SUNKPY_SYS=/machine"
         await _next_pod(real, admin, f"export {machine}\n")
         assert _shape(real) == shape
         assert "differs from hardware" not in _log(real)[told:]
     finally:
-        await _reconfigure(real, conf)
+        real.configure(conf)
+        await _reconfigure(real)
         await _next_pod(real, admin, "")
 
 
@@ -288,7 +289,7 @@ async def test_weight_and_labels_are_words_of_the_record_and_another_one_is_made
     await _next_pod(real, admin, f"export SUNKPY_WEIGHT=9 SUNKPY_FEATURES=compute,{zone}=b,{zone}=a,k8s/rack=3_x.y\n")
     assert " Weight=9 " in _told(real, "node", NODE)
     await _submit(real, admin, "ann", constraint)
-    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+    await _reconfigure(real)
     assert " Weight=9 " in _told(real, "node", NODE)
     await _clear(real, admin)
     await _next_pod(real, admin, "")
@@ -305,7 +306,7 @@ async def test_a_partition_of_features_has_the_nodes_that_have_one_of_them(real:
     await _next_pod(real, admin, "export SUNKPY_FEATURES=compute,k8s/rack=4\n")
     assert has_node()
     await _submit(real, admin, "ann", "--partition=near")
-    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+    await _reconfigure(real)
     assert has_node()
     await _clear(real, admin)
     await _next_pod(real, admin, "export SUNKPY_FEATURES=compute,k8s/rack=5\n")
@@ -422,7 +423,7 @@ async def test_a_gres_beside_gpus_is_counted(real: RealSlurm, admin: Slurm) -> N
 
 async def test_on_reconfigure_a_slurmd_says_the_same_again(real: RealSlurm, admin: Slurm) -> None:
     job = await _submit(real, admin, "ann", "-n1")
-    assert real.run_as("slurm", "scontrol", "reconfigure")[0] == 0
+    await _reconfigure(real)
 
     async def is_back() -> bool:
         node = await _node(admin)
