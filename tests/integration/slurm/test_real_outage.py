@@ -34,6 +34,7 @@ with socket.create_server(("", int(os.environ["SUNKPY_SLURMD_PORT"]))) as server
     while os.path.exists("/var/tmp/window"):
         try:
             server.accept()[0].close()
+            open("/var/tmp/ordered", "w").close()
         except TimeoutError:
             pass
 """
@@ -78,15 +79,23 @@ async def test_jobs_wait_for_a_silent_scheduler_and_no_node_is_drained(silent: S
         return all(" JobState=PENDING " in job and re.search(r" Requeue=0 Restarts=[1-9]", job) for job in again)
 
     await _happens(site, queued_again, "all batch jobs are queued again")
+
+    async def waits_on() -> bool:
+        return " JobState=RUNNING Reason=Prolog " in await _job(site, allocation)
+
     # Of an allocation nothing is queued: it waits on, until somebody does not want it any more.
-    assert " JobState=RUNNING Reason=Prolog " in await _job(site, allocation)
+    await _happens(site, waits_on, "the allocation waits")
     await asyncio.to_thread(site.shell, "ann", f"scancel {allocation}")
 
     async def is_free() -> bool:
         nodes = await asyncio.to_thread(site.slurm.run_as, "slurm", "sinfo", "-hN", "-n", "c1,c2", "-o", "%N %T %E")
         return set(nodes[1].splitlines()) == {"c1 idle none", "c2 idle none"}
 
+    async def has_run_elsewhere() -> bool:
+        return elsewhere in _ran(site)
+
     await _happens(site, is_free, "the nodes are free, and open")
+    await _happens(site, has_run_elsewhere, "the job of the third node has run")
     assert _ran(site) == {elsewhere}
 
     # The pods have left: Slurm tries again.
@@ -107,13 +116,15 @@ async def test_an_allocation_that_starts_while_slurmd_does_is_ended(site: Site) 
     and requeue-lost cancels it. That of 26.05 ends the job itself, and tells slurmd a minute later."""
     last = site.slurm.root / "usr/local/bin/describe-cpus"  # what start-slurmd does last
     original, window = last.read_text(), site.slurm.root / "var/tmp/window"
+    ordered = window.with_name("ordered")
     last.write_text(_TAKE_ORDERS)
     try:
         await asyncio.to_thread(site.kill_slurmd_container, "c3")
         await _happens(site, lambda: asyncio.to_thread(window.exists), "slurmd is about to start")
+        ordered.unlink(missing_ok=True)
         code, job = await asyncio.to_thread(site.shell, "ann", _ALLOCATE_C3)
         assert (code, job.strip().isdigit()) == (0, True), job
-        await asyncio.sleep(1)  # slurmctld orders its Prolog
+        await _happens(site, lambda: asyncio.to_thread(ordered.exists), "slurmctld orders its Prolog")
     finally:
         last.write_text(original)
         window.unlink(missing_ok=True)
