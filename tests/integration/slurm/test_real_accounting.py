@@ -45,7 +45,11 @@ users:
   zoe: {accounts: {phys: {limits: {jobMinutes: 30}}}}
 pods: {account: phys}
 """  # noqa: E501
-KEEPS = ("bash", "-c", "trap 'exit 0' TERM; keep-default-accounts 1 & wait")
+KEEPS = """
+set -m; rm -f /tmp/kept; keep-default-accounts 1 > /tmp/kept & keeps=$!
+until scontrol show assoc_mgr flags=users | grep -q 'UserName=guest(2010) DefAccount=[a-z]'; do sleep 0.2; done
+sleep 3; kill -- -$keeps; cat /tmp/kept
+"""
 
 
 class Running:
@@ -369,7 +373,7 @@ async def test_somebody_who_was_away_while_slurmctld_started_has_their_default_a
     with pytest.raises(AssertionError, match="Invalid account"):
         await asyncio.to_thread(running.slurm.as_user, 2010, *submit)
 
-    told = await asyncio.to_thread(running.slurm.as_user, 401, "timeout", "--preserve-status", "5", *KEEPS)
+    told = await asyncio.to_thread(running.slurm.as_user, 401, "timeout", "60", "bash", "-c", KEEPS)
     assert told.count("default account of guest") == 1
     await ends(running, user1, JobId(int(await asyncio.to_thread(running.slurm.as_user, 2010, *submit))))
 
@@ -379,6 +383,12 @@ async def start_before_slurmdbd(running: Running) -> None:
     running.accounting.slurmdbd.kill()
     running.accounting.slurmdbd.wait()
     await restart_slurmctld(running)
+
+    async def answers() -> bool:
+        code, _ = await asyncio.to_thread(running.slurm.run_as, "slurm", "scontrol", "show", "assoc_mgr", "flags=users")
+        return code == 0
+
+    await happens(running, answers)
     await asyncio.to_thread(running.accounting.start_slurmdbd)
 
 
