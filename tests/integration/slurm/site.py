@@ -225,8 +225,11 @@ class Site:
         shares = {share.user for share in await admin.shares()}
         return all(node.is_registered and not node.is_drain for node in nodes) and {"ann", "bob"} <= shares
 
-    def shell(self, user: str, script: str, *, timeout_s: float = 60) -> tuple[int, str]:
-        """Exit code, and what a script of bash says, as somebody who has logged in."""
+    def shell(self, user: str, script: str, *, timeout_s: float = 300) -> tuple[int, str]:
+        """Exit code, and what a script of bash says, as somebody who has logged in.
+
+        Many commands of Slurm, one after the other, take minutes on a busy machine.
+        """
         uid = PEOPLE[user]
         into = 'hostname localhost; mount --rbind /dev "$1/dev"; exec chroot --userspec="$2:$2" "$1" bash -c "$3"'
         argv = ["unshare", "--mount", "--uts", "bash", "-c", into, "-", str(self.slurm.root), str(uid), script]

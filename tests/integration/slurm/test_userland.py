@@ -171,7 +171,7 @@ def test_a_function_given_to_submitit_returns_its_value_from_a_job(site: Site, f
         "print([job.result() for job in jobs])\n"
     )
     script = "cd ~/userland && export PYTHONPATH=$PWD/lib && python3 run.py"
-    code, said = site.shell("ann", script, timeout_s=120)
+    code, said = site.shell("ann", script)
     assert (code, said.splitlines()[-1:]) == (0, ["[(4, 'ann'), (9, 'ann')]"]), said
 
 
