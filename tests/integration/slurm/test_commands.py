@@ -33,7 +33,6 @@ until_is() { # job field pattern
 }
 until_runs() { until_is "$1" JobState RUNNING; }
 until_done() { until_is "$1" JobState COMPLETED; }
-until_step() { for _ in {1..100}; do squeue -h -s -j "$1" | grep -q '\.0 ' && return; sleep 0.1; done; }
 """
 """`submit` prints the number of a job, `field` something of it; the others wait for it."""
 
@@ -257,12 +256,14 @@ COMMANDS: Final[Mapping[str, Command]] = {
         r"carried\ncarried",
     ),
     "sattach": Command(
-        "j=$(submit --wrap='srun bash -c \"touch on; sleep 3; echo seen; sleep 1\"'); "
-        "until [ -e on ]; do sleep 0.1; done; timeout 20 sattach $j.0; scancel $j",
+        "j=$(submit --wrap='srun bash -c \"touch on; while :; do echo seen; sleep 0.5; done\"'); "
+        "until [ -e on ]; do sleep 0.1; done; "
+        "sattach $j.0 > attached & until grep -s seen attached; do sleep 0.1; done; scancel $j; wait",
         r"seen",
     ),
     "sstat": Command(
-        "j=$(submit --wrap='srun sleep 20'); until_step $j; sleep 1; sstat -nP -j $j.0 -o jobid,ntasks; scancel $j",
+        "j=$(submit --wrap='srun sleep 200'); "
+        "until sstat -nP -j $j.0 -o jobid,ntasks 2> /dev/null | grep .; do sleep 0.2; done; scancel $j",
         r"^\d+\.0\|1$",
     ),
     "hetjob: srun": Command(
@@ -439,7 +440,7 @@ def test_salloc_without_a_command_opens_its_shell_on_the_first_node(site: Site) 
 
     Which node is the first, Slurm says: it sorts them as they came to its table.
     """
-    code, said = site.shell("ann", TYPED, timeout_s=120)
+    code, said = site.shell("ann", TYPED)
     first = re.search(r"\nfirst (c[12])\r?\n", said)
     assert first, said
     assert re.search(rf"\non {first[1]} at /dev/pts/\d+\r?\n", said), said
