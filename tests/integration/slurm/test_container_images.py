@@ -307,7 +307,8 @@ def test_root_leads_nowhere_where_a_user_has_put_a_link(images: Images):
 
 def test_nothing_is_left_after_the_job(images: Images):
     images.said("inside --container-name=a --container-writable sh -c 'mkdir /x; chmod 0 /x'")
-    images.said("$S -t 1 -w c1 --container-image=$I sleep 60 & sleep 2; scancel --me; wait")
+    runs = "until squeue --me --noheader --states=RUNNING | grep -q .; do sleep 0.1; done; sleep 2"
+    images.said(f"$S -w c1 --container-image=$I sleep 60 & {runs}; scancel --me; wait")
 
     def is_empty() -> bool:
         return images.said(f"$S -w c1 ls -A {BOXES}") == (0, "")

@@ -144,7 +144,7 @@ def test_a_signal_reaches_the_program_itself(containers: Containers):
     assert (code, (containers.home / "told").exists()) == (0, True), said
     begin = "rm -f on; inside bash -c 'touch on; exec sleep 4244' & " + wait
     containers.said(f"{begin}; scancel --me; wait")
-    assert containers.site.slurm.running("sleep 4244") == []
+    assert wait_until(lambda: not containers.site.slurm.running("sleep 4244"), timeout_s=20)
 
 
 def test_a_task_may_have_a_terminal(containers: Containers):
@@ -282,9 +282,10 @@ def test_root_deletes_nothing_where_a_user_leads_it(containers: Containers):
     (other / "environment").write_text("eve's\n")
     find = "find /var/spool/slurmd/containers/$SLURM_JOB_ID-0 -mindepth 1 -type d -empty"
     lead = f'd=$({find}); rmdir "$d" && ln -s /home/eve/own "$d" && echo led'
-    srun = f"srun --quiet --overlap --container={BUNDLE} bash -c 'touch on; sleep 2'"
+    srun = f"srun --quiet --overlap --container={BUNDLE} bash -c 'touch on; until [ -e led ]; do sleep 0.1; done'"
     wait = "for _ in {1..200}; do [ -e on ] && break; sleep 0.1; done"
-    (containers.home / "leading-job").write_text(f"#!/bin/bash\nrm -f on; {srun} & {wait}\n{lead}\nwait\n")
+    job = f"#!/bin/bash\nrm -f on led; {srun} & {wait}\n{lead}\ntouch led\nwait\n"
+    (containers.home / "leading-job").write_text(job)
     code, said = containers.said("sbatch --quiet --wait --mem=100 -w c1 -o out leading-job; cat out")
     assert (code, said) == (0, "led\n"), said
     assert wait_until(lambda: _is_swept(containers), timeout_s=20, every_s=0.5)
