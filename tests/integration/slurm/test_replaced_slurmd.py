@@ -54,7 +54,7 @@ async def test_jobs_end_that_lost_a_node_and_those_of_pods_live_on(site: Site, p
     async def run() -> bool:
         return all([" JobState=RUNNING Reason=None " in await _job(site, each) for each in everything])
 
-    await until(run, timeout_s=30, what="all run")
+    await until(run, timeout_s=120, what="all run")
     first = {re.findall(r" BatchHost=(\S+)", await _job(site, each))[0] for each in everything}
     (lost,) = {"c1", "c2"} - first
     await asyncio.to_thread(site.kill_slurmd_container, lost)
@@ -74,9 +74,13 @@ async def test_jobs_end_that_lost_a_node_and_those_of_pods_live_on(site: Site, p
     await until(lambda: is_over(once), timeout_s=20, what="the job that may not be requeued is over")
     for each in (again, once, *allocations):
         assert f" AdminComment=the slurmd pod of {lost} was replaced" in await _job(site, each)
-    for each in (again, once):
-        out = site.slurm.root / f"home/ann/told-{each}"
-        assert f"the slurmd pod of {lost} was replaced, so the job has lost this node" in out.read_text()
+    outs = [site.slurm.root / f"home/ann/told-{each}" for each in (again, once)]
+    says = f"the slurmd pod of {lost} was replaced, so the job has lost this node"
+
+    async def is_told() -> bool:
+        return all(says in out.read_text() for out in outs)
+
+    await until(is_told, timeout_s=20, what="both jobs are told")
     for each in pods:
         assert " JobState=RUNNING Reason=None " in await _job(site, each)
     node = await asyncio.to_thread(site.slurm.run_as, "slurm", "scontrol", "-o", "show", "node", lost)
