@@ -70,7 +70,22 @@ async def ended_as(scheduler: Slurm, job_id: JobId, state: str) -> None:
     await job_is(scheduler, job_id, lambda job: job.is_ended and state in job.state)
 
 
+async def forget_usage(site: Site) -> None:
+    """Nobody has used anything yet, whatever the jobs of other tests have."""
+    site.accounting.sacctmgr("modify", "account", "where", "name=chem,phys", "cluster=it", "set", "rawusage=0")
+    admin = site.connect("slurm")
+
+    async def is_forgotten() -> bool:
+        return not any(share.usage_s for share in await admin.shares() if share.user in ("ann", "bob"))
+
+    try:
+        await happens(is_forgotten, "what was used to be forgotten")
+    finally:
+        await admin.close()
+
+
 async def test_pods_of_the_account_that_used_less_go_first(site: Site, scheduler: Slurm) -> None:
+    await forget_usage(site)
     code, said = site.shell("ann", "cd; srun --ntasks=32 --mem-per-cpu=10 sleep 2")
     assert code == 0, said
     await site.restart()
