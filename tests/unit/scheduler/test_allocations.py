@@ -32,6 +32,7 @@ async def granted_and_bound(world, call, name="web"):
     await world.until(lambda: running(world))
     (job_id,) = running(world)
     assert await call("prolog", job_id) == (200, {"done": True})
+    await world.until(lambda: (name, "node-1") in world.bindings)
     world.set_job(job_id, "RUNNING", state_reason="None")
     return job_id
 
@@ -53,7 +54,8 @@ async def test_a_service_for_which_there_is_no_room_waits_in_the_queue(world, tm
         assert "sleep infinity" in world.submissions[0]["script"]
         world.set_job(queued, "RUNNING", nodes="n1", batch_flag=True)
         assert await call("prolog", queued) == (200, {"done": True})
-        assert (world.bindings, len(world.allocations), len(world.submissions)) == ([("web", "node-1")], 1, 1)
+        await world.until(lambda: world.bindings == [("web", "node-1")])
+        assert (len(world.allocations), len(world.submissions)) == (1, 1)
 
 
 async def test_nothing_is_tried_for_a_while_where_one_was_refused(world, tmp_path):

@@ -229,7 +229,9 @@ async def test_one_more_than_there_are_domains_queues_and_never_shares(world, tm
         await world.until(lambda: len(world.cancelled) == 1)
         assert len(world.bindings) == 3
         assert len({RACKS[int(node[-1])] for _, node in world.bindings}) == 3
-        (note,) = [note for note in world.notes("FailedScheduling") if "must be avoided" in note]
+        (note,) = await world.until(
+            lambda: [note for note in world.notes("FailedScheduling") if "must be avoided" in note]
+        )
         assert "which its anti-affinity avoids; Slurm job" in note
 
 

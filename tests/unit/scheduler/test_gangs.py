@@ -42,6 +42,7 @@ async def start(world, call):
     world.set_job(job_id, "RUNNING", "CONFIGURING", nodes="n[1-3]")
     answers = await asyncio.gather(*(call("prolog", job_id, node=number) for number in NODES))
     assert answers == [(200, {"done": True})] * 3
+    await world.until(lambda: len(world.bindings) == 3)  # a prolog is answered when its binding was sent
     world.set_job(job_id, "RUNNING", nodes="n[1-3]")
     return job_id
 
@@ -68,7 +69,6 @@ async def test_a_gang_becomes_one_job_and_is_bound_whole_in_rank_order(world, tm
         await start(world, call)
         (job,) = world.submissions
         assert (job["minimum_nodes"], job["comment"]) == (3, "k8s:default/band:uid-of-band +whole")
-        await world.until(lambda: len(world.bindings) == 3)  # a prolog is answered when its binding was sent
         assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-2", "worker-2": "node-3"}
 
 
@@ -77,7 +77,6 @@ async def test_ranks_go_switch_by_switch_where_a_label_of_the_nodes_says_which_i
         world.api.change("nodes", "", f"node-{number}", {"metadata": {"labels": {"leaf": switch}}})
     async with leading(world, tmp_path, families=WITH_TRIO, switch_label="leaf") as server, hook_client(server) as call:
         await start(world, call)
-        await world.until(lambda: len(world.bindings) == 3)
         assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-3", "worker-2": "node-2"}
 
 
@@ -87,7 +86,6 @@ async def test_ranks_go_along_the_path_that_the_syncer_has_noted_on_slurmd_pods(
         world.api.change("pods", "slurm", f"slurmd-{number}", note)
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         await start(world, call)
-        await world.until(lambda: len(world.bindings) == 3)
         assert dict(world.bindings) == {"leader-1": "node-1", "worker-1": "node-3", "worker-2": "node-2"}
 
 
@@ -113,7 +111,6 @@ async def test_a_member_on_a_node_that_its_job_has_given_up_stays_under_a_job_of
     """`scontrol update jobid=N numnodes=2` of a running job; Slurm runs the epilog on the node that goes."""
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         job_id = await start(world, call)
-        await world.until(lambda: len(world.bindings) == 3)
         world.pod_runs("worker-2")
         world.set_job(job_id, "RUNNING", nodes="n[1-2]")
         status, answer = await call("epilog", job_id, node=3)
@@ -130,7 +127,6 @@ async def test_the_gate_is_shut_on_a_node_that_a_running_job_has_given_up_though
     monkeypatch.setattr(gate, "LONG_POLL_S", 0.1)
     async with leading(world, tmp_path, families=WITH_TRIO, poll_seconds=3600.0) as server, hook_client(server) as call:
         job_id = await start(world, call)
-        await world.until(lambda: len(world.bindings) == 3)
         world.pod_runs("worker-2")
         assert await call("gate", 4711, node=3, marked=[job_id]) == (200, {"done": True})
         world.set_job(job_id, "RUNNING", nodes="n[1-2]")
@@ -143,7 +139,6 @@ async def test_the_gate_is_shut_on_a_node_that_a_running_job_has_given_up_though
 async def test_an_epilog_that_asks_again_leaves_the_mark_for_a_member_that_was_set_apart_meanwhile(world, tmp_path):
     async with leading(world, tmp_path, families=WITH_TRIO) as server, hook_client(server) as call:
         job_id = await start(world, call)
-        await world.until(lambda: len(world.bindings) == 3)
         world.pod_runs("worker-2")
         world.set_job(job_id, "RUNNING", nodes="n[1-2]")
         assert (await call("epilog", job_id, node=3))[0] == 200
@@ -229,6 +224,7 @@ async def test_no_member_is_bound_before_all_would_be_admitted(world, tmp_path):
         await asyncio.gather(*(call("prolog", job_id, node=number) for number in NODES))
         await world.until(lambda: world.cancelled == [job_id])
         assert (world.bindings, world.deleted) == ([], [])
+        await world.until(lambda: any("; Slurm job" in note for note in world.notes("FailedScheduling")))
         notes = [note.split("; ")[0] for note in world.notes("FailedScheduling")]
         lacks = "node node-3 lacks cpu: needs 1, has 0 until a pod of another namespace has ended"
         assert set(notes) == {lacks}
@@ -289,6 +285,7 @@ async def start_band(world, call, *nodes):
     runs_on(world, job_id, *nodes, state=("RUNNING", "CONFIGURING"))
     answers = await asyncio.gather(*(call("prolog", job_id, node=int(name[1:])) for name, _ in nodes))
     assert answers == [(200, {"done": True})] * len(nodes)
+    await world.until(lambda: world.bindings)
     runs_on(world, job_id, *nodes)
     world.pod_runs("leader-0")
     return job_id
@@ -464,7 +461,7 @@ async def test_members_of_one_node_are_admitted_together(world, tmp_path):
         await call("prolog", job_id, node=1)
         await world.until(lambda: world.cancelled == [job_id])
         assert world.bindings == []
-        assert "node node-1 lacks cpu: needs 1, has 0" in " ".join(world.notes("FailedScheduling"))
+        await world.until(lambda: "node node-1 lacks cpu: needs 1, has 0" in str(world.notes("FailedScheduling")))
 
 
 async def test_a_later_generation_waits_until_the_one_before_it_is_gone(world, tmp_path):

@@ -92,7 +92,9 @@ async def test_a_pod_that_came_meanwhile_is_found_before_the_binding(world, tmp_
         await call("prolog", job_id)
         await world.until(lambda: world.cancelled == [job_id])
         assert world.bindings == []
-        (note,) = [note for note in world.notes("FailedScheduling") if "must be avoided" in note]
+        (note,) = await world.until(
+            lambda: [note for note in world.notes("FailedScheduling") if "must be avoided" in note]
+        )
         assert note.startswith(
             "node node-1 must be avoided: near pod default/stranger, which its anti-affinity avoids; "
         )

@@ -290,6 +290,7 @@ async def test_a_pod_whose_place_is_another_ones_who_was_set_apart_becomes_a_gan
         (job,) = world.jobs
         world.set_job(job, "RUNNING", "CONFIGURING", nodes="n[1-2]", tasks={"set": True, "number": 2})
         await asyncio.gather(*(call("prolog", job, node=node) for node in (1, 2)))
+        await world.until(lambda: len(world.bindings) == 2)
         on = {node: name for name, node in world.bindings}
         world.set_job(job, "RUNNING", nodes="n1", tasks={"set": True, "number": 1})
         await call("epilog", job, node=2)
