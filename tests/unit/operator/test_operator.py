@@ -572,7 +572,7 @@ async def test_a_failed_pod_is_replaced(api):
     first = api.find("pods", "gpu-012-001")["metadata"]["uid"]
     api.change("pods", "slurm", "gpu-012-001", {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
     await api.until(lambda: (pod := api.find("pods", "gpu-012-001")) and pod["metadata"]["uid"] != first)
-    assert "PodFailed" in api.reasons()
+    await api.until(lambda: "PodFailed" in api.reasons())
 
 
 async def test_evictions_are_held_back_until_a_cordoned_node_is_drained_and_idle(api):
@@ -641,7 +641,7 @@ async def test_idle_nodes_are_left_to_autoscalers_and_come_back_before_new_ones_
     api.change(*NODESETS, wants(3, beside=0))
     await api.until(lambda: api.names("pods") == ["gpu-012-001", "gpu-wanted-1", "gpu-wanted-2"])
     await api.until(lambda: noted(api, "nodes", "n1", names.ANNOTATION_RELEASED) is None)
-    assert "NodesTakenBack" in api.reasons()
+    await api.until(lambda: "NodesTakenBack" in api.reasons())
 
 
 async def test_a_drain_of_all_nodes_in_slurm_leaves_some_open(api):

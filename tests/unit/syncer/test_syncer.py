@@ -508,7 +508,7 @@ async def test_a_drain_that_slurm_lost_with_its_record_is_put_back(world: World)
         await world.until(lambda: world.slurm.nodes[NAME]["reason"] == "bad gpu")
         await world.until(lambda: bool(world.slurm.nodes[NAME]["comment"]))
         assert world.condition(names.CONDITION_CORDON) == "True"
-    assert "SlurmDrainRestored" in world.api.reasons()
+        await world.until(lambda: "SlurmDrainRestored" in world.api.reasons())
 
 
 def _meta() -> Any:
