@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import copy
 import json
+import time
 
 import msgspec
 
@@ -61,6 +62,8 @@ class World:
         self.api = Apiserver(self.changes)
         self.slurm = Slurmrestd(self.changes)
         self.times = TIMES
+        self.later_s = 0.0
+        """By how many seconds the scheduler's clock is set forward."""
         self.term = None  # the latest
 
     # ------------------------------------------------------------ for tests
@@ -297,7 +300,7 @@ async def term(world, kube, slurm, settings, **parts):
     metrics = SchedulerMetrics(process.registry)
     server = HookServer(port=0, metrics=metrics)
     parts |= {"kube": kube, "slurm": slurm, "settings": settings, "process": process, "metrics": metrics}
-    world.term = Term(**{"families": FAMILIES} | parts)
+    world.term = Term(**{"families": FAMILIES, "clock": lambda: time.monotonic() + world.later_s} | parts)
     task = asyncio.ensure_future(world.term.run(server.answer_by))
     try:
         await world.until(lambda: server.hooks is not None or task.done())
