@@ -33,5 +33,5 @@ def test_work_that_never_comes_back_ends_the_process_and_says_where_it_stood(wor
 
 
 def test_a_process_whose_watchdog_was_disarmed_lives_on() -> None:
-    ended = run(HEAD.format(work="pass") + "dog.arm(0.1)\ndog.disarm()\nthreading.Event().wait(0.5)\nprint('alive')")
+    ended = run(HEAD.format(work="pass") + "dog.arm(1)\ndog.disarm()\nthreading.Event().wait(1.5)\nprint('alive')")
     assert (ended.returncode, ended.stdout) == (0, "alive\n")
