@@ -348,7 +348,7 @@ async def test_a_watch_that_is_silent_for_long_goes_on_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The apiserver also sends no bookmarks for a kind of which nothing has changed since it started."""
-    monkeypatch.setattr(connection, "WATCH_TIMEOUT", aiohttp.ClientTimeout(total=None, sock_read=0.2))
+    monkeypatch.setattr(connection, "WATCH_TIMEOUT", aiohttp.ClientTimeout(total=None, sock_read=0.5))
     script = Script([(10, [])], [])
     with capture_logs() as logs:
         async with connected(script.handle, tmp_path) as kube:

@@ -69,7 +69,7 @@ async def test_a_connection_without_a_request_ends():
 
 
 async def test_one_that_has_asked_stays_open():
-    async with served(first_byte_s=0.1) as port, connected(port) as asking:
+    async with served(first_byte_s=1.0) as port, connected(port) as asking:  # it has to ask within this time
         assert await ask(*asking) == "HTTP/1.1 200 OK"
         async with connected(port) as (silent, _):
             assert await ends(silent), "so long a first request may take"
@@ -127,9 +127,10 @@ async def test_a_handshake_that_does_not_come_ends(folder):
 
 
 async def test_a_handshake_without_a_request_ends(folder):
-    certificate = MetricsSecret(folder).context
-    async with served(first_byte_s=0.5, certificate=certificate) as port, connected(port, trust_in(folder)) as made:
-        assert await ends(made[0])
+    async with served(first_byte_s=0.5, certificate=MetricsSecret(folder).context) as port:
+        with suppress(OSError):  # on a busy machine it ends in the middle of the handshake
+            async with connected(port, trust_in(folder)) as (reader, _):
+                assert await ends(reader)
 
 
 async def test_a_request_may_come_with_the_end_of_the_handshake(folder):
