@@ -45,6 +45,8 @@ BEGINS_S = 15.0
 """The most seconds that a job or a slurmd needs to begin."""
 PLACEHOLDERS_OVERLAP_S = 5.0
 WATCH_LATE_S = 15.0
+LATE_S = 30.0
+"""How long a slurmd pod takes to end."""
 CAME_TWICE = "Duplicate jobid"
 """The beginning of slurmctld's reason when it drains a node to which it sent a job that was already there."""
 LONGEST_GRACE_S = 65.0
@@ -358,6 +360,22 @@ def forgotten(
         has_ended = bool(said) and said[-1].what == "end"
         if job["JobState"] == "RUNNING" and has_ended and is_end_unsaved(said[-1:], faults):
             yield id, job["JobName"]
+
+
+def come_back(looks: Sequence[SlurmLook], faults: Sequence[Inflicted]) -> Iterator[tuple[str, str]]:
+    """Yield Slurm node and reason of each drain that is there again, because it was lifted in the seconds in which its
+    slurmd pod went: nobody sees that, and the next slurmd starts drained as the last one was (docs/surprises.md).
+    """
+    last = looks[-1].nodes if looks else {}
+    for fault in faults:
+        if fault.planned.fault not in ADMIN_STATES or fault.mending_s is None:
+            continue
+        went = any(
+            fault.slurm_node not in look.nodes and fault.mending_s <= look.at_s <= fault.mending_s + LATE_S
+            for look in looks
+        )
+        if went and last.get(fault.slurm_node, {}).get("Reason", "").split(" [")[0] == fault.reason:
+            yield fault.slurm_node, fault.reason
 
 
 def is_hit(states: Sequence[tuple[float, Mapping[str, str]]], lines: Sequence[Line], record: Record) -> bool:

@@ -138,11 +138,13 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     `agreed_after_s`: when both sides agreed about all nodes; None if they never did, and `disagreed` says about what.
     `forgotten`: jobs whose end slurmctld had forgotten, and that the run cancelled as an administrator would.
+    `lifted_again`: nodes whose drain was lifted while their slurmd pod went, and that the run lifted once more.
     """
 
     agreed_after_s: float | None = None
     disagreed: str = ""
     forgotten: tuple[str, ...] = ()
+    lifted_again: tuple[str, ...] = ()
     left_over: tuple[str, ...] = ()
     leaked: tuple[str, ...] = ()
     cleared_s: float = float("inf")

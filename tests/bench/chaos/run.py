@@ -31,7 +31,7 @@ from sunkpy.kube.client import Kube
 from tests.bench import report
 from tests.bench.asked import Asked
 from tests.bench.chaos.faults import Saboteur
-from tests.bench.chaos.judge import CAME_TWICE, Rule, Violation, forgotten, is_with_pod, judge
+from tests.bench.chaos.judge import CAME_TWICE, Rule, Violation, come_back, forgotten, is_with_pod, judge
 from tests.bench.chaos.load import LABEL, Load
 from tests.bench.chaos.observer import Watcher
 from tests.bench.chaos.record import CordonSeen, Deletion, Ending, PodSeen, Record
@@ -162,13 +162,14 @@ def _settle(run: _Cast) -> Ending:
     """Wait until both sides agree, the queue is empty and no placeholder job is left; then delete the load."""
     forgotten_ = _end_forgotten(run)
     _open_where_jobs_came_twice(run.stack)
+    lifted_again = _lift_again(run)
     agreed_after_s, disagreed = _agree(run.stack)
     left_over = _wait_until_empty(run.stack)
     cleared_s = time.time()
     run.load.delete_pods()
     return Ending(
-        agreed_after_s=agreed_after_s, disagreed=disagreed, forgotten=forgotten_, left_over=left_over,
-        cleared_s=cleared_s, leaked=_leaked(run.stack),
+        agreed_after_s=agreed_after_s, disagreed=disagreed, forgotten=forgotten_, lifted_again=lifted_again,
+        left_over=left_over, cleared_s=cleared_s, leaked=_leaked(run.stack),
     )  # fmt: skip
 
 
@@ -179,6 +180,14 @@ def _end_forgotten(run: _Cast) -> tuple[str, ...]:
     found = dict(forgotten(run.stack.jobs(), run.load.lines(), run.saboteur.inflicted))
     run.stack.cancel_jobs(list(found))
     return tuple(found.values())
+
+
+def _lift_again(run: _Cast) -> tuple[str, ...]:
+    """Lift the drains that an administrator lifts again, and return their nodes."""
+    found = dict(come_back(run.watcher.looks, run.saboteur.inflicted))
+    for name in found:
+        run.stack.scontrol("update", f"nodename={name}", "state=resume")
+    return tuple(found)
 
 
 def _open_where_jobs_came_twice(stack: Stack) -> None:
@@ -313,6 +322,7 @@ def figures(
         ),
         report.observed("time between two samples of all nodes, p95", report.p95(times), n=len(times)),
         report.observed("jobs whose end a killed slurmctld forgot, ended by hand", len(ending.forgotten), unit="", n=n),
+        report.observed("drains lifted as their slurmd pod went, lifted again", len(ending.lifted_again), unit="", n=n),
         report.observed("jobs and pods that did not end", len(ending.left_over), unit="", n=n),
     ]  # fmt: skip
 

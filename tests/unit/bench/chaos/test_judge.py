@@ -465,3 +465,21 @@ def test_the_worst_comes_first_with_the_faults_around_it():
 def test_a_run_in_which_nothing_happened_says_so():
     assert judge.judge(record()) == []
     assert tell(record(), []) == "Nothing happened that must not happen."
+
+
+def test_a_drain_that_was_lifted_while_its_slurmd_pod_went_and_is_there_again_is_lifted_once_more():
+    drained = look(300, node="IDLE+DRAIN", reason="chaos 3 [slurm@now]")
+    away = look(165)
+    lifted = fault(Fault.DRAIN, until_s=150)
+
+    def found(*looks: SlurmLook, by: Inflicted = lifted) -> list[tuple[str, str]]:
+        return list(judge.come_back(looks, (by,)))
+
+    assert found(away, drained) == [("compute-1", "chaos 3")]
+    assert found(look(165, node="IDLE"), drained) == [], "its pod did not go"
+    assert found(look(120), look(190), drained) == [], "its pod went earlier or later"
+    assert (
+        found(away, look(300, node="IDLE+DRAIN", reason="ours")) == found(away, look(300, node="IDLE")) == found() == []
+    )
+    assert found(away, drained, by=fault(Fault.DRAIN)) == [], "nobody lifted it"
+    assert found(away, drained, by=fault(Fault.CORDON, until_s=150)) == [], "it is no drain of Slurm"
