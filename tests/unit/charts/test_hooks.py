@@ -1130,7 +1130,7 @@ def test_people_can_enter_a_folder_that_a_script_of_the_site_makes(hook: str, na
 def test_a_script_that_fails_drains_the_node_under_its_name(hook: str, text: str, why: str, name: str, hooks: Hooks):
     put_script(hooks, hook, name, text)
     limit = {"SUNKPY_SCRIPT_TIMEOUT_S": "1"} if "more than 1 s" in why else {}
-    assert hooks.run(hook, comment="my job", **limit).returncode == 1
+    assert finished(hooks.start(hook, comment="my job", env=limit)).returncode == 1
     (reason,) = hooks.reasons
     assert reason.startswith(f"sunkpy {hook}: {why.replace('NAME', name)}")
 
