@@ -12,8 +12,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 READY := .venv/.ready
-# A test that hangs fails after twenty minutes; in unit after five.
+# A test that hangs fails after twenty minutes; in unit after five. If it hangs then, too, the run ends (pyproject.toml).
 PYTEST := $(BIN)/python -m pytest --timeout=1200
+UNIT := $(PYTEST) --timeout=300 -o faulthandler_timeout=600
 # Where linters keep what they know of files that have not changed; CI has one place for all its clones.
 CHECK_CACHE := $(or $(SUNKPY_CHECK_CACHE),.)
 export RUFF_CACHE_DIR := $(CHECK_CACHE)/.ruff_cache
@@ -75,10 +76,10 @@ unit: unit-files unit-code ## Pure decisions, clients against recorded answers, 
 UNIT_FILES := tests/unit/charts tests/unit/docs tests/unit/slurm_images
 
 unit-files: $(READY)
-	$(BESIDE) $(PYTEST) --timeout=300 --minutes=unit-files $(UNIT_FILES)
+	$(BESIDE) $(UNIT) --minutes=unit-files $(UNIT_FILES)
 
 unit-code: $(READY)
-	$(BESIDE) $(PYTEST) --timeout=300 --minutes=unit-code tests/unit $(UNIT_FILES:%=--ignore=%)
+	$(BESIDE) $(UNIT) --minutes=unit-code tests/unit $(UNIT_FILES:%=--ignore=%)
 
 integration: $(READY) ## Real programs without the whole: a small real cluster, its faults, its clean end
 	$(BESIDE) $(PYTEST) --minutes=integration tests/integration $(WHICH)
