@@ -263,7 +263,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "sstat": Command(
         "j=$(submit --wrap='srun sleep 200'); "
-        "until sstat -nP -j $j.0 -o jobid,ntasks 2> /dev/null | grep .; do sleep 0.2; done; scancel $j",
+        "until sstat -nP -j $j.0 -o jobid,ntasks 2> /dev/null | grep '[|]1$'; do sleep 0.2; done; scancel $j",
         r"^\d+\.0\|1$",
     ),
     "hetjob: srun": Command(
