@@ -45,8 +45,8 @@ BEGINS_S = 15.0
 """The most seconds that a job or a slurmd needs to begin."""
 PLACEHOLDERS_OVERLAP_S = 5.0
 WATCH_LATE_S = 15.0
-LATE_S = 30.0
-"""How long a slurmd pod takes to end."""
+POD_ENDS_S = 30.0
+"""The most seconds that a slurmd pod takes to end on a busy machine."""
 CAME_TWICE = "Duplicate jobid"
 """The beginning of slurmctld's reason when it drains a node to which it sent a job that was already there."""
 LONGEST_GRACE_S = 65.0
@@ -371,10 +371,10 @@ def come_back(looks: Sequence[SlurmLook], faults: Sequence[Inflicted]) -> Iterat
         if fault.planned.fault not in ADMIN_STATES or fault.mending_s is None:
             continue
         went = any(
-            fault.slurm_node not in look.nodes and fault.mending_s <= look.at_s <= fault.mending_s + LATE_S
+            fault.slurm_node not in look.nodes and fault.mending_s <= look.at_s <= fault.mending_s + POD_ENDS_S
             for look in looks
         )
-        if went and last.get(fault.slurm_node, {}).get("Reason", "").split(" [")[0] == fault.reason:
+        if went and fault.slurm_node in last and not what_is_lost(fault, last[fault.slurm_node]):
             yield fault.slurm_node, fault.reason
 
 
